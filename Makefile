@@ -1,0 +1,32 @@
+# Everything a clone needs: `make run` and `make test` set a fresh machine up by themselves.
+.DEFAULT_GOAL := help
+PYTHON ?= python3
+BIN := .venv/bin
+STAMP := .venv/.installed
+OFFLINE := HF_HUB_OFFLINE=1 OMP_NUM_THREADS=1
+
+$(STAMP): pyproject.toml
+	test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	touch $@
+
+.PHONY: setup run test check bench help
+setup: $(STAMP) ## make .venv with everything the tests need (quick the second time)
+
+run: setup ## simulate scenarios/bursty_images.yaml and draw its plots
+	$(BIN)/tandem run scenarios/bursty_images.yaml
+
+check: setup ## format, lint, types and import arrows
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+test: check ## check, then all tests, offline
+	$(OFFLINE) $(BIN)/python -m pytest -n 2
+
+bench: setup ## speed and memory, one JSON line a workload
+	$(OFFLINE) $(BIN)/python benchmarks/simulate.py
+
+help: ## this list
+	@awk -F':.*## ' '/^[a-z]+:.*## / {printf "  make %-7s %s\n", $$1, $$2}' Makefile
