@@ -1,0 +1,47 @@
+"""From the waiting queue to the active requests: first come, first served, through the encoder's admission gate."""
+
+from policies.builder import PlanBuilder
+from policies.request_state import RequestState
+
+
+class AdmissionGate:
+    """A separate simulation of the encoder's budgets (SEMANTICS S60): it decides who may become active.
+
+    What active requests still have to encode is charged first. Then a request passes if it can start: it needs no
+    encoder, or its first missing item fits what remains.
+    """
+
+    def __init__(self, builder: PlanBuilder) -> None:
+        self.builder = builder
+        self.items_left = builder.state.encoder_max_num_items
+        self.tokens_left = builder.state.encoder_max_num_tokens
+        for request in builder.contexts:
+            self._charge(request, builder.missing(request))
+
+    def admits(self, request: RequestState) -> bool:
+        cache = self.builder.state.cache
+        missing = [i for i, key in enumerate(request.keys) if not ((entry := cache.get(key)) and entry.ready)]
+        if missing and not self._fits(request, missing[0]):
+            return False
+        self._charge(request, missing)
+        return True
+
+    def _fits(self, request: RequestState, index: int) -> bool:
+        return self.items_left > 0 and request.items[index].encoder_tokens <= self.tokens_left
+
+    def _charge(self, request: RequestState, missing: list[int]) -> None:
+        for index in missing:
+            if not self._fits(request, index):
+                return
+            self.items_left -= 1
+            self.tokens_left -= request.items[index].encoder_tokens
+
+
+def admit_in_order(builder: PlanBuilder) -> None:
+    """Admit from the head of the queue until the seats are taken or the head cannot start; nobody overtakes it."""
+    if not builder.waiting:
+        return
+    gate = AdmissionGate(builder) if builder.state.limits.admission_gate else None
+    for request in builder.waiting:
+        if (gate and not gate.admits(request)) or not builder.admit(request):
+            return

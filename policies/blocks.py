@@ -1,0 +1,34 @@
+"""Paged KV memory: numbered blocks of a fixed number of tokens, given out and taken back."""
+
+
+class KVBlockPool:
+    """Block numbers are addresses in the executor's KV tensors; number 0 is kept for padding there."""
+
+    __slots__ = ("block_size", "free", "num_blocks")
+
+    def __init__(self, num_blocks: int, block_size: int) -> None:
+        self.num_blocks = num_blocks
+        self.block_size = block_size
+        self.free = list(range(num_blocks, 0, -1))  # a stack: the block freed last is used first
+
+    @property
+    def num_used(self) -> int:
+        return self.num_blocks - len(self.free)
+
+    def blocks_for(self, num_tokens: int) -> int:
+        """How many blocks hold `num_tokens` tokens."""
+        return -(-num_tokens // self.block_size)
+
+    def take(self, count: int) -> list[int]:
+        """`count` block numbers; the caller has asked before, so running out is an impossible state."""
+        assert count <= len(self.free), "a plan took more KV blocks than there are"
+        if not count:
+            return []
+        taken = self.free[-count:]
+        del self.free[-count:]
+        return taken
+
+    def give(self, blocks: list[int]) -> None:
+        """Take all of a request's blocks back and empty its list, so that giving twice gives nothing."""
+        self.free += blocks
+        blocks.clear()

@@ -1,0 +1,57 @@
+"""Which active requests the KV blocks are enough for, this iteration (SEMANTICS B.1.1)."""
+
+from policies.builder import PlanBuilder
+from policies.request_state import RequestState
+
+
+def fitting(builder: PlanBuilder) -> list[RequestState]:
+    """Active requests that may prefill now, in order; the decodes always fit, if need be after preemptions."""
+    if builder.state.limits.capacity == "no_evict":
+        return _reserved_to_completion(builder)
+    return _most_at_once(builder)
+
+
+def _reserved_to_completion(builder: PlanBuilder) -> list[RequestState]:
+    """Every request keeps blocks for its whole answer, so nobody is ever preempted; stop at the first without."""
+    state = builder.state
+    left = state.pool.num_blocks - state.decodes.num_blocks
+    fits = []
+    for request in builder.contexts:
+        left -= state.pool.blocks_for(request.max_tokens)
+        if left < 0:
+            break
+        fits.append(request)
+    return fits
+
+
+def _most_at_once(builder: PlanBuilder) -> list[RequestState]:
+    """Blocks for what is needed now; an older request takes them back from the last started of the younger ones."""
+    pool, needed, fits = builder.state.pool, 0, []
+    while builder.blocks_to_decode > builder.free_blocks:
+        builder.preempt(_last_started(builder, after=-1)[0])
+    for request in builder.contexts:
+        if request in builder.plan.preempted:
+            continue
+        needed += pool.blocks_for(request.target) - len(request.blocks)
+        while _short(builder, needed) and (younger := _younger(builder, request)):
+            builder.preempt(younger[0])
+        if _short(builder, needed):
+            break
+        fits.append(request)
+    return fits
+
+
+def _younger(builder: PlanBuilder, request: RequestState) -> list[RequestState]:
+    """Started requests that came after this one; whoever is admitted in this draft is the youngest of all."""
+    return _last_started(builder, after=request.order) if request.order >= 0 else []
+
+
+def _short(builder: PlanBuilder, needed: int) -> bool:
+    return needed + builder.blocks_to_decode > builder.free_blocks
+
+
+def _last_started(builder: PlanBuilder, after: int) -> list[RequestState]:
+    """Requests that own KV blocks and were admitted later than `after`, last first."""
+    state, preempted = builder.state, builder.plan.preempted
+    started = [r for r in (*state.contexts, *state.decodes) if r.blocks and r.order > after and r not in preempted]
+    return sorted(started, key=lambda r: -r.order)

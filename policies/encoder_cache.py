@@ -1,0 +1,109 @@
+"""Encoder outputs by content key: held while a request needs them, then kept for reuse until the rows are wanted."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from policies.rows import RowPool
+
+Key = tuple[Any, ...]  # (modality, content key), or ("temporary", request, item)
+
+
+class EncoderEntry:
+    """One item's output rows: charged (pending), then given rows and being written (in flight), then ready."""
+
+    __slots__ = ("key", "num_holds", "num_rows", "ready", "rows")
+
+    def __init__(self, key: Key, num_rows: int) -> None:
+        self.key = key
+        self.num_rows = num_rows
+        self.num_holds = 0
+        self.ready = False
+        self.rows: np.ndarray[Any, np.dtype[np.int64]] | None = None  # addresses; None while pending
+
+    @property
+    def pending(self) -> bool:
+        return self.rows is None
+
+
+class EncoderCache:
+    """A budget of rows with holds (SEMANTICS S19-S22): held entries never go, released ones go oldest first.
+
+    Only `insert` evicts, and only `ServingState.begin` inserts; every question leaves the cache as it was.
+    """
+
+    def __init__(self, capacity: int | None, *, reuse: bool = True) -> None:
+        """`capacity` in rows; None limits nothing, and then nothing is kept after its release either."""
+        self.capacity = capacity
+        self.keeps_released = reuse and capacity is not None
+        self.entries: dict[Key, EncoderEntry] = {}
+        self.released: dict[Key, EncoderEntry] = {}  # ready, held by nobody; least recently released first
+        self.held_rows = 0  # rows of entries with a hold, pending ones included
+        self.released_rows = 0
+        self.pending_rows = 0
+        self._rows = RowPool(capacity)
+        self.num_evictions = 0
+
+    def __iter__(self) -> Iterator[EncoderEntry]:
+        return iter(self.entries.values())
+
+    @property
+    def resident_rows(self) -> int:
+        """Rows that hold outputs, finished or being written."""
+        return self.held_rows - self.pending_rows + self.released_rows
+
+    def get(self, key: Key) -> EncoderEntry | None:
+        return self.entries.get(key)
+
+    def hold(self, entry: EncoderEntry) -> None:
+        if entry.num_holds == 0 and self.released.pop(entry.key, None) is not None:
+            self.released_rows -= entry.num_rows
+            self.held_rows += entry.num_rows
+        entry.num_holds += 1
+
+    def release(self, entry: EncoderEntry) -> None:
+        """Let go once. The last release keeps a finished, nameable output for reuse and drops any other."""
+        assert entry.num_holds > 0, "an encoder output was released more often than held"
+        entry.num_holds -= 1
+        if entry.num_holds:
+            return
+        self.held_rows -= entry.num_rows
+        if entry.ready and self.keeps_released and entry.key[0] != "temporary":
+            self.released[entry.key] = entry
+            self.released_rows += entry.num_rows
+        else:
+            self._drop(entry)
+
+    def charge(self, key: Key, num_rows: int) -> EncoderEntry:
+        """A pending entry with its first hold: room is made for it now, its rows are given out by `launch`."""
+        entry = EncoderEntry(key, num_rows)
+        self._make_room(num_rows)
+        self.entries[key] = entry
+        entry.num_holds = 1
+        self.held_rows += num_rows
+        self.pending_rows += num_rows
+        return entry
+
+    def launch(self, entry: EncoderEntry) -> None:
+        """Give a pending entry its rows: from here on it is being encoded."""
+        entry.rows = self._rows.take(entry.num_rows)
+        self.pending_rows -= entry.num_rows
+
+    def _make_room(self, num_rows: int) -> None:
+        if self.capacity is None:
+            return
+        while self.held_rows + self.released_rows + num_rows > self.capacity:
+            assert self.released, "a plan took more encoder-cache rows than there are"
+            oldest = next(iter(self.released.values()))
+            del self.released[oldest.key]
+            self.released_rows -= oldest.num_rows
+            self.num_evictions += 1
+            self._drop(oldest)
+
+    def _drop(self, entry: EncoderEntry) -> None:
+        del self.entries[entry.key]
+        if entry.rows is None:
+            self.pending_rows -= entry.num_rows
+        else:
+            self._rows.give(entry.rows)

@@ -1,0 +1,30 @@
+"""The safe one: a request starts to encode only when the cache can take everything that it needs."""
+
+from typing import ClassVar, Literal
+
+from policies.admission import admit_in_order
+from policies.builder import PlanBuilder
+from policies.capacity import fitting
+from policies.policy import Policy
+from policies.sentences import encode_in_prompt_order, prefill_in_order
+
+
+class Footprint(Policy):
+    """Whoever holds rows holds all that it needs, so nobody waits for rows while holding some: it never stalls.
+
+    The first request that cannot be charged keeps the rows it needs from those behind it, so that none starves.
+    """
+
+    kind: Literal["footprint"] = "footprint"
+    source: ClassVar[str] = "whole-footprint charging, after TensorRT-LLM main's claim on a request's start"
+
+    def schedule(self, builder: PlanBuilder) -> None:
+        admit_in_order(builder)
+        requests = fitting(builder)
+        for request in requests:
+            if builder.charge(request):
+                encode_in_prompt_order(builder, request)
+            else:
+                builder.reserve(request)
+        builder.decode()
+        prefill_in_order(builder, requests)

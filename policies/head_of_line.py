@@ -1,0 +1,24 @@
+"""FCFS packing in which the first incomplete request reserves the encoder-cache rows that it still needs."""
+
+from typing import ClassVar, Literal
+
+from policies.admission import admit_in_order
+from policies.builder import PlanBuilder
+from policies.capacity import fitting
+from policies.policy import Policy
+from policies.sentences import encode_first_come, prefill_in_order
+
+
+class HeadOfLine(Policy):
+    """The reservation covers only the first incomplete request, so a younger one can still block the next head."""
+
+    kind: Literal["head_of_line"] = "head_of_line"
+    source: ClassVar[str] = "TensorRT-LLM PR #16051"
+
+    def schedule(self, builder: PlanBuilder) -> None:
+        admit_in_order(builder)
+        builder.attach_hits(builder.contexts)
+        requests = fitting(builder)
+        encode_first_come(builder, requests, reserve=True)
+        builder.decode()
+        prefill_in_order(builder, requests)

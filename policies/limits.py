@@ -1,0 +1,82 @@
+"""What an engine may use in one iteration and hold at one time, as written in a scenario and as resolved from it."""
+
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from workloads.request import MultimodalItem
+
+Count = Annotated[int, Field(ge=1, le=2**40)]
+Unbounded = Literal["unbounded"]
+
+
+class Limits(BaseModel):
+    """Budgets and sizes of one engine. A field left out is filled in by `resolve` (SEMANTICS S8, S25, S30, S59)."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+    max_num_seqs: Count = 128  # active requests at one time
+    max_num_batched_tokens: Count = 8192  # prefill and decode tokens of one iteration
+    chunked_prefill: bool = True  # a prompt may be computed over several iterations
+    block_size: Annotated[int, Field(ge=1, le=1024)] = 16  # tokens of a KV block
+    num_kv_blocks: Count | None = None  # left out: as many as fit the device's memory
+    free_gpu_memory_fraction: Annotated[float, Field(gt=0, le=1, strict=False)] = 0.9  # of what is left, for the KV
+    capacity: Literal["no_evict", "max_utilization"] = "no_evict"  # reserve to completion, or preempt by recompute
+    encoder_max_num_items: Count | Unbounded | None = None  # left out: max_num_seqs
+    encoder_max_num_tokens: Count | Unbounded | None = None  # pre-merger; left out: max_num_batched_tokens
+    encoder_cache_rows: Count | Unbounded | None = None  # rows of encoder output; left out: encoder_cache_max_bytes
+    encoder_cache_max_bytes: Annotated[int, Field(ge=0, le=2**50)] = 128 * 2**20  # TensorRT-LLM's default (S72)
+    encoder_cache_reuse: bool = True  # keep released outputs for other requests; a budget of 0 bytes says no too
+    admission_gate: bool = True  # a waiting request must be able to start encoding (S60)
+    release: Literal["progressive", "prompt_end"] = "progressive"  # when prefill has passed an item, or the prompt
+
+    @model_validator(mode="after")
+    def _decodes_fit(self) -> "Limits":
+        if self.max_num_batched_tokens < self.max_num_seqs:
+            raise ValueError(
+                f"max_num_batched_tokens ({self.max_num_batched_tokens}) must be at least max_num_seqs "
+                f"({self.max_num_seqs}): every running request decodes one token an iteration"
+            )
+        return self
+
+    def resolve(
+        self, *, largest_item: MultimodalItem | None, row_bytes: int, budgeted: bool
+    ) -> tuple["Limits", list[str]]:
+        """Every encoder budget as a number or `unbounded`, and what had to be changed, one line each.
+
+        `largest_item` is the largest that this scenario can produce, `row_bytes` of one row of encoder output,
+        `budgeted` is false for a policy from before there were budgets.
+        """
+        if not budgeted:
+            unbounded = dict.fromkeys(("encoder_max_num_items", "encoder_max_num_tokens", "encoder_cache_rows"))
+            return self.model_copy(update=dict.fromkeys(unbounded, "unbounded")), []
+        tokens, raised = self._raised_tokens(largest_item)
+        rows, clamped = self._cache_rows(row_bytes)
+        resolved = {
+            "encoder_max_num_items": self.encoder_max_num_items or self.max_num_seqs,
+            "encoder_max_num_tokens": tokens,
+            "encoder_cache_rows": rows,
+            "encoder_cache_reuse": self.encoder_cache_reuse and self.encoder_cache_max_bytes > 0,
+        }
+        return self.model_copy(update=resolved), raised + clamped
+
+    def _raised_tokens(self, largest: MultimodalItem | None) -> tuple[int | Unbounded, list[str]]:
+        """The token budget must let the largest item through, since items are never split (S8)."""
+        tokens = self.encoder_max_num_tokens or self.max_num_batched_tokens
+        if tokens == "unbounded" or largest is None or largest.encoder_tokens <= tokens:
+            return tokens, []
+        note = f"encoder_max_num_tokens raised from {tokens} to {largest.encoder_tokens}, this scenario's largest item"
+        return largest.encoder_tokens, [note]
+
+    def _cache_rows(self, row_bytes: int) -> tuple[int | Unbounded, list[str]]:
+        """A budget in bytes holds at least one iteration's embeddings (S25); one in rows is taken as it is."""
+        if self.encoder_cache_rows is not None:
+            return self.encoder_cache_rows, []
+        rows, least = self.encoder_cache_max_bytes // row_bytes, self.max_num_batched_tokens
+        if rows >= least:
+            return rows, []
+        note = (
+            f"encoder_cache_max_bytes clamped from {self.encoder_cache_max_bytes} to {least * row_bytes}: "
+            f"one iteration's {least} embeddings"
+        )
+        return least, [note]

@@ -1,0 +1,55 @@
+"""What the next iteration runs: the shapes that pricing needs and the addresses that running needs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from policies.decodes import DecodeCohort
+from policies.request_state import RequestState
+
+if TYPE_CHECKING:
+    from policies.builder import Blocked
+
+
+class IterationPlan:
+    """Drafted by a policy through the plan builder, completed with addresses by `ServingState.begin`.
+
+    Items are named (request, index in its prompt). A plan with nothing to run is falsy.
+    """
+
+    __slots__ = (
+        "admitted",
+        "attached",
+        "blocked",
+        "charged",
+        "context_tokens",
+        "decode",
+        "encode",
+        "encoder_tokens",
+        "num_decodes",
+        "num_prefill_tokens",
+        "preempted",
+        "prefill",
+    )
+
+    def __init__(self) -> None:
+        self.admitted: list[RequestState] = []  # leave the waiting queue, in its order
+        self.preempted: list[RequestState] = []  # give back everything and start over
+        self.attached: list[tuple[RequestState, int]] = []  # items held at no cost: cached, or encoded by another owner
+        self.charged: list[tuple[RequestState, int]] = []  # items whose rows are charged before they are encoded
+        self.encode: list[tuple[RequestState, int]] = []  # items to encode now, in the order of selection
+        self.prefill: list[tuple[RequestState, int]] = []  # (request, tokens of this chunk)
+        self.decode: DecodeCohort | None = None  # the running decodes, all of them, or none
+        self.blocked: dict[RequestState, Blocked] = {}  # whom an encoder budget or the cache refused, and why
+        self.encoder_tokens = 0  # pre-merger, of `encode`
+        self.num_prefill_tokens = 0
+        self.num_decodes = 0  # set by begin
+        self.context_tokens = 0  # that the decodes attend to; set by begin
+
+    def __bool__(self) -> bool:
+        return bool(self.decode or self.prefill or self.encode)
+
+    @property
+    def decodes_only(self) -> bool:
+        """Nothing but decodes, and no request changes its place: drafted again, it would be the same."""
+        return not (self.prefill or self.encode or self.admitted or self.attached or self.charged or self.preempted)

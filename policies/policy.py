@@ -1,0 +1,31 @@
+"""What a scheduling policy is: one method that drafts the next iteration through the plan builder."""
+
+from abc import ABC, abstractmethod
+from typing import ClassVar
+
+from pydantic import BaseModel, ConfigDict
+
+from policies.builder import PlanBuilder
+
+FOREVER = 2**62  # nanoseconds
+
+
+class Policy(BaseModel, ABC):
+    """A policy is its options and nothing else: whatever it decides, it decides from the builder alone."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    kind: str
+    source: ClassVar[str]  # where the rule comes from, for `tandem policies`
+    budgeted: ClassVar[bool] = True  # false for engines from before there were encoder budgets
+
+    @abstractmethod
+    def schedule(self, builder: PlanBuilder) -> None:
+        """Draft the next iteration. Must depend on nothing but the builder, and change nothing but its plan."""
+
+    def stable_until(self, builder: PlanBuilder) -> int:
+        """Until when (ns) the same plan of decodes would be drafted again if nothing arrived, finished or ran out.
+
+        A policy with ageing or deadlines says sooner than forever.
+        """
+        return FOREVER

@@ -1,0 +1,78 @@
+"""One request on its way through the server: what is computed, and which blocks and encoder rows it holds."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from workloads.request import Request
+
+if TYPE_CHECKING:
+    from policies.encoder_cache import EncoderEntry, Key
+
+
+class RequestState:
+    """A request catches up with its own tokens: there is no phase, only how far `num_computed_tokens` has come.
+
+    While a request decodes, the cohort counts for it (see `policies.decodes`), and the fields here stand as they
+    were when it joined.
+    """
+
+    __slots__ = (
+        "blocks",
+        "holds",
+        "id",
+        "items",
+        "joined",
+        "keys",
+        "last_step",
+        "max_tokens",
+        "next_item",
+        "num_cache_hits",
+        "num_computed_tokens",
+        "num_encodes",
+        "num_generated",
+        "num_preemptions",
+        "order",
+        "request",
+        "target",
+    )
+
+    def __init__(self, request: Request) -> None:
+        self.request = request
+        self.id = request.id
+        self.items = request.items
+        self.keys: tuple[Key, ...] = tuple(map(self._key, range(len(self.items)))) if self.items else ()
+        self.order = -1  # place in the order of admission; -1 while waiting
+        self.num_computed_tokens = 0
+        self.num_generated = 0  # answer tokens emitted so far
+        self.target = request.prompt_tokens  # tokens to prefill: the prompt, after a preemption also the answer so far
+        self.max_tokens = request.prompt_tokens + request.output_tokens - 1  # the last token is never written to the KV
+        self.blocks: list[int] = []
+        self.holds: dict[int, EncoderEntry] = {}  # item index -> its entry in the encoder cache
+        self.next_item = 0  # first item that prefill has not passed
+        self.joined = -1  # cohort step at which it began to decode; -1 while it does not
+        self.last_step = -1  # cohort step after which its answer is complete
+        self.num_encodes = 0
+        self.num_cache_hits = 0
+        self.num_preemptions = 0
+
+    def _key(self, index: int) -> Key:
+        """Content keys carry the modality; without one, a key that nobody else can have (SEMANTICS S27)."""
+        item = self.items[index]
+        return ("temporary", self.id, index) if item.key is None else (item.modality, item.key)
+
+    @property
+    def remaining(self) -> int:
+        """Tokens still to prefill."""
+        return self.target - self.num_computed_tokens
+
+    def missing(self) -> list[int]:
+        """Indices of the items that prefill still needs and that the request holds no finished output of."""
+        holds = self.holds
+        return [i for i in range(self.next_item, len(self.items)) if i not in holds or not holds[i].ready]
+
+    def needs_encoder(self) -> bool:
+        return self.next_item < len(self.items) and bool(self.missing())
+
+    def __repr__(self) -> str:
+        return f"request {self.id}"

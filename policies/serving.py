@@ -1,0 +1,199 @@
+"""The state of one engine: who waits, who is active, who decodes, and what memory they hold."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from policies.blocks import KVBlockPool
+from policies.decodes import DecodeCohort
+from policies.encoder_cache import EncoderCache
+from policies.limits import Limits
+from policies.plan import IterationPlan
+from policies.request_state import RequestState
+
+UNBOUNDED = 2**62  # a budget that nothing exhausts
+
+
+class Completed(NamedTuple):
+    """What an iteration, or a run of decode iterations, brought about."""
+
+    emitted: list[RequestState]  # prefill complete: their next token came out of it
+    finished: list[RequestState]
+    failed: list[RequestState]
+    growth: list[tuple[int, int]]  # (iteration of the run, KV blocks taken in it), after the first
+
+
+def _number(limit: int | str | None) -> int:
+    return limit if isinstance(limit, int) else UNBOUNDED
+
+
+class ServingState:
+    """The one thing that changes. `begin` and `complete` bracket a launch; arrivals and aborts come between drafts."""
+
+    def __init__(self, limits: Limits) -> None:
+        """`limits` as resolved, with a number of KV blocks."""
+        assert limits.num_kv_blocks is not None, "resolve the number of KV blocks first"
+        self.limits = limits
+        self.max_num_seqs = limits.max_num_seqs
+        self.max_num_batched_tokens = limits.max_num_batched_tokens
+        self.encoder_max_num_items = _number(limits.encoder_max_num_items)
+        self.encoder_max_num_tokens = _number(limits.encoder_max_num_tokens)
+        self.encoder_cache_rows = _number(limits.encoder_cache_rows)
+        self.pool = KVBlockPool(limits.num_kv_blocks, limits.block_size)
+        bounded = self.encoder_cache_rows < UNBOUNDED
+        self.cache = EncoderCache(self.encoder_cache_rows if bounded else None, reuse=limits.encoder_cache_reuse)
+        self.waiting: deque[RequestState] = deque()
+        self.contexts: dict[RequestState, None] = {}  # active and not decoding, in order of admission
+        self.decodes = DecodeCohort(self.pool)
+        self.num_admitted = 0
+
+    @property
+    def num_active(self) -> int:
+        return len(self.contexts) + len(self.decodes.members)
+
+    def submit(self, request: RequestState) -> None:
+        self.waiting.append(request)
+
+    # Before the launch
+
+    def begin(self, plan: IterationPlan) -> None:
+        """Carry out a plan's decisions and complete it with addresses: evict, hand out blocks and rows, hold."""
+        if plan.preempted:
+            self._preempt(plan.preempted)
+        if plan.admitted:
+            self._admit(plan.admitted)
+        if plan.encode or plan.attached or plan.charged:
+            self._hold_items(plan)
+        decodes = self.decodes
+        if plan.decode is not None:
+            decodes.grow()
+            plan.num_decodes = len(decodes.members)
+            plan.context_tokens = decodes.context_tokens
+        pool = self.pool
+        for request, num_tokens in plan.prefill:
+            blocks = -(-(request.num_computed_tokens + num_tokens) // pool.block_size) - len(request.blocks)
+            if blocks > 0:
+                request.blocks += pool.take(blocks)
+
+    def _admit(self, requests: list[RequestState]) -> None:
+        for request in requests:
+            admitted = self.waiting.popleft()
+            assert admitted is request, "requests are admitted in the order of the waiting queue"
+            request.order = self.num_admitted
+            self.num_admitted += 1
+            self.contexts[request] = None
+
+    def _preempt(self, requests: list[RequestState]) -> None:
+        """Recompute later: the answer so far joins the prompt, and the request keeps its place in the order."""
+        for request in requests:
+            if request in self.decodes.members:
+                self.decodes.leave(request)
+                self.contexts[request] = None
+            self._give_back(request)
+            request.num_computed_tokens = request.next_item = 0
+            request.target = request.request.prompt_tokens + request.num_generated
+            request.num_preemptions += 1
+        self.contexts = dict.fromkeys(sorted(self.contexts, key=lambda r: r.order))
+
+    def _hold_items(self, plan: IterationPlan) -> None:
+        """Hold what is there first, so that making room for the rest cannot evict it."""
+        cache = self.cache
+        late = [owner for owner in plan.attached if not self._hold(*owner)]
+        for request, index in plan.charged:
+            if not self._hold(request, index):
+                request.holds[index] = cache.charge(request.keys[index], request.items[index].embeds)
+        for request, index in plan.encode:
+            if index not in request.holds and not self._hold(request, index):
+                request.holds[index] = cache.charge(request.keys[index], request.items[index].embeds)
+            cache.launch(request.holds[index])
+            request.num_encodes += 1
+        for request, index in late:
+            self._hold(request, index)
+        for request, _ in plan.attached:
+            request.num_cache_hits += 1
+
+    def _hold(self, request: RequestState, index: int) -> bool:
+        """Hold an existing entry, once for each item of the request that names it; False where there is none."""
+        if index in request.holds:
+            return True
+        entry = self.cache.get(request.keys[index])
+        if entry is None:
+            return False
+        self.cache.hold(entry)
+        request.holds[index] = entry
+        return True
+
+    # After it
+
+    def complete(self, plan: IterationPlan, num_iterations: int = 1, failed: Sequence[RequestState] = ()) -> Completed:
+        """Account for what ran: tokens, releases, finishes. More than one iteration only where only decodes ran."""
+        for request, index in plan.encode:
+            request.holds[index].ready = True
+        for request in failed:
+            self.abort(request)
+        emitted: list[RequestState] = []
+        finished: list[RequestState] = []
+        growth: list[tuple[int, int]] = []
+        if plan.decode is not None:
+            growth = self._advance(num_iterations)
+            finished += self.decodes.pop_finished()
+        for request, num_tokens in plan.prefill:
+            if request in self.contexts:
+                self._computed(request, num_tokens, emitted, finished)
+        for request in finished:
+            self._give_back(request)
+        return Completed(emitted, finished, list(failed), growth)
+
+    def _advance(self, num_iterations: int) -> list[tuple[int, int]]:
+        decodes, growth = self.decodes, []
+        for offset in range(1, num_iterations):
+            blocks = decodes.grow(offset)
+            if blocks:
+                growth.append((offset, blocks))
+        decodes.advance(num_iterations)
+        return growth
+
+    def _computed(
+        self, request: RequestState, num_tokens: int, emitted: list[RequestState], finished: list[RequestState]
+    ) -> None:
+        request.num_computed_tokens = computed = request.num_computed_tokens + num_tokens
+        done = computed == request.target
+        if request.holds and (done or self.limits.release == "progressive"):
+            self._release_passed(request)
+        if done:
+            request.num_generated += 1
+            del self.contexts[request]
+            emitted.append(request)
+            if request.num_generated == request.request.output_tokens:
+                finished.append(request)
+            else:
+                self.decodes.join(request)
+
+    def _release_passed(self, request: RequestState) -> None:
+        items = request.items
+        while request.next_item < len(items):
+            item = items[request.next_item]
+            if item.offset + item.length > request.num_computed_tokens:
+                return
+            self.cache.release(request.holds.pop(request.next_item))
+            request.next_item += 1
+
+    # Leaving
+
+    def abort(self, request: RequestState) -> None:
+        """Take a request out wherever it is; nothing of it stays behind, and a second abort finds nothing to do."""
+        if request in self.decodes.members:
+            self.decodes.leave(request)
+        elif request in self.contexts:
+            del self.contexts[request]
+        elif request in self.waiting:
+            self.waiting.remove(request)
+        self._give_back(request)
+
+    def _give_back(self, request: RequestState) -> None:
+        self.pool.give(request.blocks)
+        for entry in request.holds.values():
+            self.cache.release(entry)
+        request.holds.clear()

@@ -1,0 +1,37 @@
+"""The seam between the loop and a world: a backend runs or prices a plan and says how long that took."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from numpy.typing import NDArray
+
+from policies.plan import IterationPlan
+from policies.request_state import RequestState
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What an iteration took, in whole nanoseconds; with `run`, that many iterations of nothing but decodes."""
+
+    host: int  # of each iteration
+    encode: int
+    compute: int  # of the only iteration, or of the first one of a run
+    total: int  # of all of them
+    run: NDArray[Any] | None = None  # compute of each iteration, as whole floats
+    failed: Sequence[RequestState] = ()  # whom the iteration failed
+    reason: str = ""  # why
+
+    @property
+    def num_iterations(self) -> int:
+        return 1 if self.run is None else len(self.run)
+
+
+class Backend(Protocol):
+    """Launch and wait are two calls so that planning can one day overlap the device."""
+
+    def launch(self, plan: IterationPlan, max_iterations: int, horizon: float) -> Any:
+        """Start one iteration, or up to `max_iterations` equal ones until one ends `horizon` ns from now or later."""
+
+    def wait(self, handle: Any) -> Outcome:
+        """Until it is over."""

@@ -1,0 +1,41 @@
+"""The clients' side: requests sent at their times, or one after the other by a number of users."""
+
+from collections.abc import Callable, Generator, Iterator
+
+import numpy as np
+import simpy
+
+from sim.served import ServedRequest
+from workloads.arrivals import Concurrency
+from workloads.request import Request
+
+Send = Callable[[Request], ServedRequest]
+
+
+def open_loop(env: simpy.Environment, requests: Iterator[Request], send: Send) -> Generator[simpy.Event, None, None]:
+    """Every request at its scheduled time, however the server fares."""
+    for request in requests:
+        if request.arrival > env.now:
+            yield env.timeout(request.arrival - env.now)
+        send(request)
+
+
+def start_users(
+    env: simpy.Environment, requests: Iterator[Request], send: Send, load: Concurrency, rng: np.random.Generator
+) -> None:
+    """A closed loop: each user takes the next request when its last one has ended, after a time to think."""
+    for _ in range(load.users):
+        env.process(_user(env, requests, send, load, rng))
+
+
+def _user(
+    env: simpy.Environment, requests: Iterator[Request], send: Send, load: Concurrency, rng: np.random.Generator
+) -> Generator[simpy.Event, None, None]:
+    for request in requests:
+        served = send(request)
+        if not served.status:
+            served.done = env.event()
+            yield served.done
+        pause = load.think(rng)
+        if pause:
+            yield env.timeout(pause)

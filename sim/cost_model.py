@@ -1,0 +1,118 @@
+"""Prices an iteration in whole nanoseconds by the transparent formula of a profile.
+
+t = host + encode + gemm(T) + prefill_attention + decode_attention
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sim.profiles import Profile
+
+NS_PER_MS = 1e6
+_steps: NDArray[np.float64] = np.arange(1024, dtype=np.float64)
+
+
+def _first_steps(n: int) -> NDArray[np.float64]:
+    """0, 1, ... n-1 as a view of one array that grows on demand."""
+    global _steps
+    if n > len(_steps):
+        _steps = np.arange(2 * n, dtype=np.float64)
+    return _steps[:n]
+
+
+@dataclass(frozen=True, slots=True)
+class CostModel:
+    """The formula with its coefficients in nanoseconds; the letters are those of the profile."""
+
+    host: int  # once per iteration
+    encode_fixed: float  # e0 + E0
+    encode_token: float  # E1
+    encode_square: float  # E2
+    gemm_floor: float  # G0: reading the weights
+    gemm_token: float  # G1: computing on them
+    gemm_slope: float  # G2
+    gemm_power: float  # p: how sharply the one turns into the other
+    prefill_fixed: float  # P0
+    prefill_token: float  # P1
+    prefill_half_pair: float  # P2 / 2, so that pairs are counted in whole numbers
+    decode_fixed: float  # D0
+    decode_sequence: float  # D1
+    decode_context: float  # D2
+    _gemms: dict[int, float] = field(default_factory=dict, init=False, repr=False, compare=False)
+    _decodes: dict[int, float] = field(default_factory=dict, init=False, repr=False, compare=False)
+
+    @classmethod
+    def from_profile(cls, profile: Profile, corrected: bool = True) -> "CostModel":
+        """The profile's formula; `corrected=False` leaves out what stands under its corrections."""
+        c, fix = profile.coefficients, profile.corrections
+        model = NS_PER_MS * (fix.language_model_factor.value if corrected else 1.0)
+        return cls(
+            host=round(NS_PER_MS * fix.host.value) if corrected else 0,
+            encode_fixed=NS_PER_MS * (c.E0.value + (fix.encoder_offset.value if corrected else 0.0)),
+            encode_token=NS_PER_MS * c.E1.value,
+            encode_square=NS_PER_MS * c.E2.value,
+            gemm_floor=model * c.G0.value,
+            gemm_token=model * c.G1.value,
+            gemm_slope=model * c.G2.value,
+            gemm_power=c.p.value,
+            prefill_fixed=model * c.P0.value,
+            prefill_token=model * c.P1.value,
+            prefill_half_pair=model * c.P2.value / 2,
+            decode_fixed=model * c.D0.value,
+            decode_sequence=model * c.D1.value,
+            decode_context=model * c.D2.value,
+        )
+
+    def encode(self, tokens: int, squares: int) -> int:
+        """The encoder over frames of s pre-merger tokens: `tokens` = sum(s), `squares` = sum(s^2)."""
+        if not tokens:
+            return 0
+        return round(self.encode_fixed + self.encode_token * tokens + self.encode_square * squares)
+
+    def compute(self, prefill: Sequence[tuple[int, int]], num_decodes: int, context_tokens: int) -> int:
+        """The language model over prefill chunks (tokens, tokens already cached) and decodes (summed context)."""
+        if not prefill:
+            return round(self._decode(num_decodes) + self.decode_context * context_tokens) if num_decodes else 0
+        tokens = double_pairs = 0
+        for chunk, cached in prefill:
+            tokens += chunk
+            double_pairs += chunk * (cached + cached + chunk)  # of a query with a key: 2 * chunk * (cached + chunk / 2)
+        elapsed = self._gemm(tokens + num_decodes) + self.prefill_fixed
+        elapsed += self.prefill_token * tokens + self.prefill_half_pair * double_pairs
+        if num_decodes:
+            elapsed += self.decode_fixed + self.decode_sequence * num_decodes + self.decode_context * context_tokens
+        return round(elapsed)
+
+    def decode_run(self, num_decodes: int, context_tokens: int, n: int) -> NDArray[np.float64]:
+        """`n` successive decode-only iterations, the context growing by one token per decode in each.
+
+        The same numbers as `compute([], num_decodes, context_tokens + k * num_decodes)` to the last bit,
+        as long as contexts stay below 2**53: the same operations in the same order, and rint rounds as round does.
+        """
+        if not num_decodes:
+            return np.zeros(n)
+        run = _first_steps(n) * num_decodes
+        run += context_tokens
+        run *= self.decode_context
+        run += self._decode(num_decodes)
+        return np.rint(run, out=run)
+
+    def _gemm(self, tokens: int) -> float:
+        """Weights-bound turning compute-bound; the greater is factored out, since (G1 * T)**p would overflow."""
+        elapsed = self._gemms.get(tokens)
+        if elapsed is None:
+            low, high = sorted((self.gemm_floor, self.gemm_token * tokens))
+            bend = (1 + (low / high) ** self.gemm_power) ** (1 / self.gemm_power) if high else 1.0
+            elapsed = self._gemms[tokens] = high * bend + self.gemm_slope * tokens
+        return elapsed
+
+    def _decode(self, num_decodes: int) -> float:
+        """All of a decode-only iteration but its context."""
+        elapsed = self._decodes.get(num_decodes)
+        if elapsed is None:
+            attention = self.decode_fixed + self.decode_sequence * num_decodes
+            elapsed = self._decodes[num_decodes] = self._gemm(num_decodes) + attention
+        return elapsed

@@ -1,0 +1,122 @@
+"""The one serving loop: a policy drafts, a backend runs or prices, the clock moves, the state follows."""
+
+from collections.abc import Generator
+
+import simpy
+
+from policies.builder import PlanBuilder
+from policies.feasible import why_never
+from policies.plan import IterationPlan
+from policies.policy import Policy
+from policies.serving import ServingState
+from sim.backend import Backend
+from sim.clock import Later, now
+from sim.recorder import Recorder
+from sim.served import ServedRequest
+
+
+class OutOfMemoryError(Exception):
+    """The run ends here, because the scenario says that it should."""
+
+
+class Engine:
+    """Serves what is delivered to it, forever; the environment decides when that ends.
+
+    What arrives or is cancelled while an iteration is under way takes effect at the next draft.
+    """
+
+    def __init__(
+        self,
+        env: simpy.Environment,
+        state: ServingState,
+        policy: Policy,
+        backend: Backend,
+        recorder: Recorder,
+        *,
+        fast_path: bool = True,
+        end_when_out_of_memory: bool = False,
+    ) -> None:
+        self.env = env
+        self.state = state
+        self.policy = policy
+        self.backend = backend
+        self.recorder = recorder
+        self.fast_path = fast_path
+        self.end_when_out_of_memory = end_when_out_of_memory
+        self._arrived: list[ServedRequest] = []
+        self._cancelled: list[tuple[ServedRequest, str]] = []
+        self._idle: simpy.Event | None = None  # what wakes the loop while it has nothing to run
+        env.process(self._serve())
+
+    def deliver(self, request: ServedRequest) -> None:
+        """A prepared request reaches the queue; one that can never be served is rejected here, alone."""
+        request.prepared = now(self.env)
+        reason = why_never(self.state.limits, request)
+        if reason:
+            self.recorder.leave(request, now(self.env), "rejected", reason)
+            return
+        self._arrived.append(request)
+        self._wake()
+
+    def cancel(self, request: ServedRequest, reason: str) -> None:
+        """The client no longer wants the answer. Does nothing where it already has it."""
+        if request.status:
+            return
+        if request.prepared < 0:
+            self.recorder.leave(request, now(self.env), "cancelled", reason)
+            return
+        self._cancelled.append((request, reason))
+        self._wake()
+
+    def draft(self) -> tuple[IterationPlan, int]:
+        """The plan of the next iteration, and how many times it may be repeated. Changes nothing."""
+        builder = PlanBuilder(self.state, now(self.env))
+        self.policy.schedule(builder)
+        plan = builder.plan
+        if not self.fast_path or not plan.decodes_only or plan.decode is None:
+            return plan, 1
+        decodes = plan.decode
+        self._stable_until = self.policy.stable_until(builder)
+        return plan, decodes.steps_with_blocks(decodes.steps_to_finish)
+
+    def _wake(self) -> None:
+        if self._idle is not None:
+            self._idle.succeed()
+            self._idle = None
+
+    def _serve(self) -> Generator[simpy.Event, None, None]:
+        env, state, backend, recorder = self.env, self.state, self.backend, self.recorder
+        while True:
+            if env.peek() <= env.now:  # whatever is stamped with this moment comes before its draft
+                yield Later(env, 0)
+            if self._arrived or self._cancelled:
+                self._take_in()
+            plan, repeats = self.draft()
+            start = now(env)
+            if not plan:
+                self._idle = env.event()
+                yield self._idle
+                recorder.waited(plan, now(env) - start)
+                continue
+            recorder.planned(plan, start)
+            state.begin(plan)
+            horizon = 0.0 if repeats == 1 else min(env.peek(), self._stable_until) - start
+            outcome = backend.wait(backend.launch(plan, repeats, horizon))
+            yield Later(env, outcome.total)
+            recorder.iterated(plan, outcome, state, start)
+            recorder.completed(state.complete(plan, outcome.num_iterations, outcome.failed), outcome, now(env))
+            if outcome.failed and self.end_when_out_of_memory:
+                raise OutOfMemoryError(outcome.reason)
+
+    def _take_in(self) -> None:
+        """Arrivals in the order in which they came, at one time in the order of their ids; then cancellations."""
+        if len(self._arrived) > 1:
+            self._arrived.sort(key=lambda r: (r.prepared, r.id))
+        for request in self._arrived:
+            self.state.submit(request)
+        self._arrived.clear()
+        for request, reason in self._cancelled:
+            if not request.status:
+                self.state.abort(request)
+                self.recorder.leave(request, now(self.env), "cancelled", reason)
+        self._cancelled.clear()

@@ -1,0 +1,106 @@
+"""The parts of a profile: figures, each with its unit and its source."""
+
+from typing import Annotated, Generic, TypeVar
+
+from pydantic import Field, NonNegativeInt, PositiveInt
+
+from workloads.frozen import Frozen, NonNegative, Positive
+
+T = TypeVar("T")
+Span = tuple[NonNegativeInt, NonNegativeInt]  # least and greatest value in the timings
+
+
+class Stated(Frozen, Generic[T]):
+    """One figure as it is stated in a profile."""
+
+    value: T
+    unit: str
+    source: str
+
+
+class Device(Frozen):
+    """The accelerator that was timed."""
+
+    name: str
+    memory: Stated[PositiveInt]  # what CUDA reports, less than what is printed on the box
+
+
+class Source(Frozen):
+    """Where the timings come from."""
+
+    package: str
+    version: str
+    licence: str
+    system: str
+    backend: str
+    dtype: str
+    gpus: PositiveInt
+    queried: str  # year and month
+
+
+class Coefficients(Frozen):
+    """The formula's coefficients, in milliseconds; fitted, never negative."""
+
+    E0: Stated[NonNegative]
+    E1: Stated[NonNegative]
+    E2: Stated[NonNegative]
+    G0: Stated[NonNegative]
+    G1: Stated[NonNegative]
+    G2: Stated[NonNegative]
+    p: Stated[Annotated[float, Field(ge=1, le=64)]]
+    P0: Stated[NonNegative]
+    P1: Stated[NonNegative]
+    P2: Stated[NonNegative]
+    D0: Stated[NonNegative]
+    D1: Stated[NonNegative]
+    D2: Stated[NonNegative]
+
+
+class Corrections(Frozen):
+    """What kernel timings leave out, measured elsewhere: kept apart, so that it can be left off or replaced."""
+
+    label: str
+    encoder_offset: Stated[NonNegative]  # e0, once per iteration that encodes
+    language_model_factor: Stated[Positive]
+    host: Stated[NonNegative]  # once per iteration
+
+
+class Range(Frozen):
+    """Where the timings lie; the formula is extrapolated outside."""
+
+    images: Span
+    encoder_tokens_per_image: Span
+    chunk: Span
+    cached: Span
+    decodes: Span
+    context_per_decode: Span
+
+
+class StageErrors(Frozen):
+    """One figure per stage, in percent of the measured time."""
+
+    encoder: float
+    prefill: float
+    decode: float
+    mixed: float
+
+
+class HeldOut(Frozen):
+    """How well the formula predicts what it was not fitted to, without corrections."""
+
+    method: str
+    unit: str
+    mape: StageErrors
+    bias: StageErrors  # of the summed time of all rows, with every row fitted; mixed rows never are
+
+
+class Memory(Frozen):
+    """What the memory ledger needs of a model: its weights and the widths of its vision tower."""
+
+    weights: Stated[PositiveInt]
+    dtype: Stated[PositiveInt]
+    vision_hidden: Stated[PositiveInt]
+    vision_mlp: Stated[PositiveInt]
+    patch: Stated[PositiveInt]
+    temporal_patch: Stated[PositiveInt]
+    channels: Stated[PositiveInt]

@@ -1,0 +1,48 @@
+"""All plots of a command's runs, as PNG files: comparisons once, the rest once per variant."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from matplotlib.figure import Figure
+
+from sim.plot_latencies import latency_cdfs, ttft_breakdown
+from sim.plot_requests import MAX_REQUESTS, request_gantt
+from sim.plot_stalls import stalls
+from sim.plot_style import PlottedRun, Runs, save
+from sim.plot_timeline import iteration_timeline, occupancy
+
+__all__ = [
+    "PlottedRun",
+    "Runs",
+    "iteration_timeline",
+    "latency_cdfs",
+    "occupancy",
+    "request_gantt",
+    "stalls",
+    "ttft_breakdown",
+    "write_plots",
+]
+
+
+def write_plots(runs: Runs, folder: Path) -> list[Path]:
+    """Write every plot into `folder` and say where; with several variants, theirs end in `-<label>`."""
+    folder.mkdir(parents=True, exist_ok=True)
+    return [save(fig, folder / f"{name}.png") for name, fig in _figures(runs)]
+
+
+def _figures(runs: Runs) -> Iterator[tuple[str, Figure]]:
+    yield "latency_cdfs", latency_cdfs(runs)
+    yield "ttft_breakdown", ttft_breakdown(runs)
+    for label, run in runs:
+        suffix = f"-{_file_name(label)}" if len(runs) > 1 else ""
+        yield f"iteration_timeline{suffix}", iteration_timeline(label, run)
+        yield f"occupancy{suffix}", occupancy(label, run)
+        yield f"stalls{suffix}", stalls(label, run)
+        if len(run.requests) <= MAX_REQUESTS:
+            yield f"request_gantt{suffix}", request_gantt(label, run)
+
+
+def _file_name(label: str) -> str:
+    """The label with everything but letters, digits, dots and dashes made an underscore."""
+    return re.sub(r"[^\w.-]+", "_", label)

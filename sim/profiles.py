@@ -1,0 +1,76 @@
+"""Profiles: what one model costs on one device in time and memory, read from `scenarios/profiles`."""
+
+import hashlib
+from difflib import get_close_matches
+from pathlib import Path
+
+from pydantic import PrivateAttr, ValidationError
+
+from sim.figures import Coefficients, Corrections, Device, HeldOut, Memory, Range, Source
+from workloads.errors import InputError
+from workloads.frozen import Frozen
+
+REPOSITORY = Path(__file__).resolve().parent.parent
+DEFAULT_TABLE = "-sglang-tp1"  # `h200/qwen3-vl-8b` is short for `h200/qwen3-vl-8b-sglang-tp1`
+
+
+class Profile(Frozen):
+    """`scenarios/profiles/<device>/<model>.json`."""
+
+    device: Device
+    model: str
+    label: str
+    source: Source
+    formula: str
+    coefficients: Coefficients
+    corrections: Corrections
+    range: Range
+    held_out: HeldOut
+    memory: Memory
+    _digest: str = PrivateAttr(default="")
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of the file it was read from; empty for a profile that was not read from one."""
+        return self._digest
+
+
+def load_profile(name_or_path: str | Path, root: Path = REPOSITORY) -> Profile:
+    """Reads a profile by name (`h200/qwen3-vl-8b`) or by path (`*.json`, relative to `root`).
+
+    Raises InputError when the file is missing or is no profile.
+    """
+    path = _locate(str(name_or_path), root)
+    try:
+        content = path.read_bytes()
+        profile = Profile.model_validate_json(content)
+    except OSError:
+        raise InputError(f"no profile {str(name_or_path)!r}; {_nearest(str(name_or_path), root)}") from None
+    except ValidationError as error:
+        raise InputError(f"{path}: {first_problem(error)}") from None
+    profile._digest = hashlib.sha256(content).hexdigest()
+    return profile
+
+
+def _locate(name: str, root: Path) -> Path:
+    if name.endswith(".json"):
+        return root / name
+    return _folder(root) / f"{name.removesuffix(DEFAULT_TABLE)}.json"
+
+
+def _folder(root: Path) -> Path:
+    return root / "scenarios" / "profiles"
+
+
+def _nearest(name: str, root: Path) -> str:
+    folder = _folder(root)
+    names = sorted(path.relative_to(folder).with_suffix("").as_posix() for path in folder.glob("*/*.json"))
+    nearest = get_close_matches(name, names, n=3, cutoff=0.0)
+    return f"nearest: {', '.join(nearest)}" if nearest else f"there are none in {folder}"
+
+
+def first_problem(error: ValidationError) -> str:
+    """One line: where in the file, and what is wrong there."""
+    first = error.errors(include_url=False)[0]
+    place = ".".join(str(part) for part in first["loc"])
+    return f"{place}: {first['msg']}" if place else first["msg"]

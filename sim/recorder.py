@@ -1,0 +1,92 @@
+"""Follows a run: one row for every iteration and every request, and the tokens' times in between."""
+
+from collections.abc import Callable
+
+from policies.plan import IterationPlan
+from policies.request_state import RequestState
+from policies.serving import Completed, ServingState
+from sim.backend import Outcome
+from sim.iteration_log import IterationLog
+from sim.request_log import RequestLog
+from sim.served import ServedRequest, served
+
+
+class Recorder:
+    """Called by the engine around each iteration, in this order: planned, iterated, completed."""
+
+    def __init__(self, *, keep_iterations: bool = True, progress: Callable[[int], None] | None = None) -> None:
+        self.iterations = IterationLog(keep_iterations)
+        self.requests = RequestLog()
+        self.under_way: dict[ServedRequest, None] = {}
+        self._progress = progress
+
+    def arrive(self, request: ServedRequest) -> None:
+        self.under_way[request] = None
+
+    def planned(self, plan: IterationPlan, now: int) -> None:
+        """Before `begin`: who becomes active now, and whose answer is interrupted."""
+        for request in served(plan.admitted):
+            request.admitted = now
+        for request in served(plan.preempted):
+            if request.joined >= 0:
+                self.requests.close_segment(request, self.iterations.decode_steps)
+
+    def iterated(self, plan: IterationPlan, outcome: Outcome, state: ServingState, start: int) -> None:
+        """Before `complete`: the rows as they stood while the iteration ran."""
+        self.iterations.add(plan, outcome, state, start)
+        if plan.encode:
+            self._label_encode(plan, outcome.encode)
+        compute = outcome.compute
+        for request in served([owner for owner, _ in plan.prefill]):
+            if request.first_token < 0:
+                request.prefill += compute
+        if plan.blocked:
+            self._label_blocked(plan, outcome.total, outcome.encode)
+
+    def waited(self, plan: IterationPlan, elapsed: int) -> None:
+        """The engine had nothing to run: only those whom an encoder budget blocks can say what they waited for."""
+        self._label_blocked(plan, elapsed, 0)
+
+    def _label_encode(self, plan: IterationPlan, elapsed: int) -> None:
+        """An own item is being encoded, whoever pays for it."""
+        for request in served(self._encoding(plan)):
+            if request.first_token < 0:
+                request.encode += elapsed
+
+    def _encoding(self, plan: IterationPlan) -> dict[RequestState, None]:
+        keys = {request.keys[index] for request, index in plan.encode}
+        return {r: None for r, index in (*plan.encode, *plan.attached) if r.keys[index] in keys}
+
+    def _label_blocked(self, plan: IterationPlan, total: int, encode: int) -> None:
+        """The rest of the iteration, after what was labelled already; not yet admitted requests stay in the queue."""
+        encoding = self._encoding(plan) if encode else {}
+        for request in served(plan.blocked):
+            if request.first_token < 0 <= request.admitted:
+                waited = total - encode if request in encoding else total
+                if plan.blocked[request].why == "reservation":
+                    request.reservation_wait += waited
+                else:
+                    request.budget_wait += waited
+
+    def completed(self, completed: Completed, outcome: Outcome, now: int) -> None:
+        """After `complete`: tokens, and who is done."""
+        if completed.growth:
+            self.iterations.grow(completed.growth)
+        for request in served(completed.emitted):
+            if request.first_token < 0:
+                request.first_token = now
+            request.segments.append((now, self.iterations.decode_steps, -1))
+        for request in served(completed.finished):
+            self.leave(request, now, "finished")
+        for request in served(completed.failed):
+            self.leave(request, now, "failed", outcome.reason)
+
+    def leave(self, request: ServedRequest, now: int, status: str, reason: str = "") -> None:
+        """The request's row is written; its client hears of it."""
+        request.finish, request.status, request.reason = now, status, reason
+        self.requests.add(request, self.iterations.decode_steps)
+        self.under_way.pop(request, None)
+        if request.done is not None:
+            request.done.succeed()
+        if self._progress is not None:
+            self._progress(len(self.requests))

@@ -1,0 +1,132 @@
+"""One row for every request that left, and its token times as slices of the log of decode steps."""
+
+from array import array
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from sim.served import ServedRequest
+
+FIELDS = (
+    *("request_id", "arrival", "prepared", "admitted", "first_token", "finish"),
+    *("prompt_tokens", "output_tokens", "num_items", "encoder_tokens", "embeds"),
+    *("encode", "prefill", "reservation_wait", "encoder_budget_wait"),
+    *("num_encodes", "num_cache_hits", "num_preemptions", "status", "reason"),
+)
+FLUSH = 16384
+
+
+class RequestLog:
+    """Times are integer nanoseconds in here, -1 where they never came; the table has seconds and NaN."""
+
+    def __init__(self) -> None:
+        self._rows: list[tuple[int, ...]] = []
+        self._chunks: list[NDArray[np.int64]] = []
+        self._size = 0
+        self._texts: dict[str, int] = {"": 0}
+        self.segments = array("q")  # (first token, its next decode step, number of steps, continues another), flat
+
+    def __len__(self) -> int:
+        return self._size
+
+    def close_segment(self, request: ServedRequest, decode_steps: int) -> None:
+        """The request stops decoding before its answer is complete."""
+        time, step, _ = request.segments.pop()
+        request.segments.append((time, step, decode_steps - step))
+
+    def add(self, request: ServedRequest, decode_steps: int) -> None:
+        asked, items = request.request, request.items
+        if request.status == "finished":
+            self._add_segments(request, decode_steps)
+        joined = request.joined
+        self._size += 1
+        self._rows.append(
+            (
+                request.id,
+                request.arrival,
+                request.prepared,
+                request.admitted,
+                request.first_token,
+                request.finish,
+                asked.prompt_tokens,
+                request.num_generated + (decode_steps - joined if joined >= 0 else 0),
+                len(items),
+                sum(item.encoder_tokens for item in items) if items else 0,
+                sum(item.embeds for item in items) if items else 0,
+                request.encode,
+                request.prefill,
+                request.reservation_wait,
+                request.budget_wait,
+                request.num_encodes,
+                request.num_cache_hits,
+                request.num_preemptions,
+                self._code(request.status),
+                self._code(request.reason),
+            )
+        )
+        if len(self._rows) == FLUSH:
+            self._flush()
+
+    def _add_segments(self, request: ServedRequest, decode_steps: int) -> None:
+        for index, (time, step, steps) in enumerate(request.segments):
+            self.segments.extend((time, step, steps if steps >= 0 else decode_steps - step, index > 0))
+
+    def _code(self, text: str) -> int:
+        return self._texts.setdefault(text, len(self._texts))
+
+    def _flush(self) -> None:
+        if self._rows:
+            self._chunks.append(np.array(self._rows, dtype=np.int64))
+            self._rows.clear()
+
+    def table(self) -> pd.DataFrame:
+        """All rows in the order of request ids."""
+        self._flush()
+        rows = np.concatenate(self._chunks) if self._chunks else np.zeros((0, len(FIELDS)), np.int64)
+        rows = rows[np.argsort(rows[:, 0], kind="stable")]
+        column = {name: rows[:, index] for index, name in enumerate(FIELDS)}
+        ttft = _between(column["arrival"], column["first_token"])
+        e2el = np.where(column["first_token"] < 0, -1, _between(column["arrival"], column["finish"]))
+        parts = _parts(column, ttft)
+        texts = np.array(list(self._texts), dtype=object)
+        gaps = column["output_tokens"] - 1
+        tpot = np.where((gaps > 0) & (e2el >= 0), (e2el - ttft) / np.maximum(gaps, 1) / 1e9, np.nan)
+        return pd.DataFrame(
+            {
+                "request_id": column["request_id"],
+                **{
+                    name: _seconds(column[name])
+                    for name in ("arrival", "prepared", "admitted", "first_token", "finish")
+                },
+                **{name: column[name] for name in FIELDS[6:11]},
+                "ttft": _seconds(ttft),
+                "tpot": tpot,
+                "e2el": _seconds(e2el),
+                **{name: _seconds(values) for name, values in parts.items()},
+                **{name: column[name] for name in ("num_encodes", "num_cache_hits", "num_preemptions")},
+                "status": texts[column["status"]].astype(str),
+                "reason": texts[column["reason"]].astype(str),
+            }
+        )
+
+
+def _between(start: NDArray[np.int64], end: NDArray[np.int64]) -> NDArray[np.int64]:
+    """-1 where either time never came."""
+    return np.where((start < 0) | (end < 0), -1, end - start)
+
+
+def _seconds(nanoseconds: NDArray[np.int64]) -> NDArray[np.float64]:
+    return np.where(nanoseconds < 0, np.nan, nanoseconds / 1e9)
+
+
+def _parts(column: dict[str, NDArray[np.int64]], ttft: NDArray[np.int64]) -> dict[str, NDArray[np.int64]]:
+    """Where the time to first token went: in whole nanoseconds the seven parts add up to it."""
+    parts = {
+        "preparation": _between(column["arrival"], column["prepared"]),
+        "queue_wait": _between(column["prepared"], column["admitted"]),
+        **{name: column[name] for name in ("encode", "prefill", "reservation_wait", "encoder_budget_wait")},
+    }
+    known = sum(np.maximum(part, 0) for part in parts.values())
+    parts["other"] = np.where(ttft < 0, -1, ttft - known)
+    return parts

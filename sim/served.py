@@ -1,0 +1,46 @@
+"""A request as the simulator follows it: when it passed what, and where its time to first token went."""
+
+from collections.abc import Iterable
+from typing import cast
+
+import simpy
+
+from policies.request_state import RequestState
+from workloads.request import Request
+
+NEVER = -1  # a time that has not come
+
+
+class ServedRequest(RequestState):
+    """Times and durations in integer nanoseconds, filled in by the recorder."""
+
+    __slots__ = (
+        "admitted",
+        "arrival",
+        "budget_wait",
+        "done",
+        "encode",
+        "finish",
+        "first_token",
+        "prefill",
+        "prepared",
+        "reason",
+        "reservation_wait",
+        "segments",
+        "status",
+    )
+
+    def __init__(self, request: Request, arrival: int) -> None:
+        super().__init__(request)
+        self.arrival = arrival
+        self.prepared = self.admitted = self.first_token = self.finish = NEVER
+        self.encode = self.prefill = self.reservation_wait = self.budget_wait = 0  # parts of the time to first token
+        self.segments: list[tuple[int, int, int]] = []  # (token that prefill gave, next decode step, steps or -1)
+        self.status = ""  # empty while it is under way
+        self.reason = ""
+        self.done: simpy.Event | None = None  # for a client that waits for the answer
+
+
+def served(requests: Iterable[RequestState]) -> Iterable[ServedRequest]:
+    """The same requests: an engine's state holds none but those that were delivered to it."""
+    return cast("Iterable[ServedRequest]", requests)

@@ -1,0 +1,81 @@
+"""The simulated world: the cost model tells the time, the memory ledger what fits."""
+
+from collections.abc import Sequence
+
+from policies.plan import IterationPlan
+from policies.request_state import RequestState
+from policies.serving import ServingState
+from sim.backend import Outcome
+from sim.cost_model import CostModel
+from sim.memory import MemoryLedger
+
+
+class SimulatedBackend:
+    """Prices plans. A batch of items whose activations and outputs do not fit the device's memory fails whole."""
+
+    def __init__(self, cost: CostModel, state: ServingState, ledger: MemoryLedger, *, kv_bytes: int, row_bytes: int):
+        """`kv_bytes` of the whole KV pool, `row_bytes` of one row of encoder output."""
+        self.cost = cost
+        self.state = state
+        self.ledger = ledger
+        self.kv_bytes = kv_bytes
+        self.row_bytes = row_bytes
+        self.allocation_failures = 0
+        self.peak_encoder_bytes = 0  # activations and outputs at their worst moment
+
+    def launch(self, plan: IterationPlan, max_iterations: int, horizon: float) -> Outcome:
+        cost = self.cost
+        if plan.encode or plan.prefill:
+            return self._mixed(plan)
+        compute = cost.compute((), plan.num_decodes, plan.context_tokens)
+        total = cost.host + compute
+        if max_iterations == 1 or total >= horizon:
+            return Outcome(cost.host, 0, compute, total)
+        return self._run(plan, max_iterations, total, compute, horizon)
+
+    def wait(self, handle: Outcome) -> Outcome:
+        return handle
+
+    def _run(self, plan: IterationPlan, max_iterations: int, first: int, compute: int, horizon: float) -> Outcome:
+        """Iterations only get longer as contexts grow, so the first one bounds how many the horizon can need."""
+        cost, limit = self.cost, max_iterations
+        if first and horizon < first * limit:
+            limit = int(-(-horizon // first))
+        run = cost.decode_run(plan.num_decodes, plan.context_tokens, limit)
+        ends = (run + cost.host).cumsum()
+        count = min(limit, int(ends.searchsorted(horizon)) + 1)
+        return Outcome(cost.host, 0, compute, int(ends[count - 1]), run[:count])
+
+    def _mixed(self, plan: IterationPlan) -> Outcome:
+        cost, encode = self.cost, 0
+        failed: Sequence[RequestState] = ()
+        if plan.encode:
+            encode = cost.encode(*frames(plan))
+            failed = self._without_memory(plan)
+        chunks = [(tokens, request.num_computed_tokens) for request, tokens in plan.prefill]
+        compute = cost.compute(chunks, plan.num_decodes, plan.context_tokens)
+        total = cost.host + encode + compute
+        return Outcome(cost.host, encode, compute, total, failed=failed, reason="out of memory" if failed else "")
+
+    def _without_memory(self, plan: IterationPlan) -> Sequence[RequestState]:
+        """Owners of the batch's outputs if it does not fit beside what the cache holds, else nobody."""
+        rows = self.state.cache.resident_rows
+        used = self.ledger.encoder_activations(plan.encoder_tokens) + rows * self.row_bytes
+        self.peak_encoder_bytes = max(self.peak_encoder_bytes, used)
+        if not self.ledger.overflow(self.kv_bytes, plan.encoder_tokens, rows, self.row_bytes):
+            return ()
+        self.allocation_failures += 1
+        keys = {request.keys[index] for request, index in plan.encode}
+        owners = [*plan.encode, *plan.attached]
+        return list(dict.fromkeys(request for request, index in owners if request.keys[index] in keys))
+
+
+def frames(plan: IterationPlan) -> tuple[int, int]:
+    """Sum and sum of squares of the encoder tokens of every frame to encode: attention stays within a frame."""
+    tokens = squares = 0
+    for request, index in plan.encode:
+        num_frames, height, width = request.items[index].grid
+        frame = height * width
+        tokens += num_frames * frame
+        squares += num_frames * frame * frame
+    return tokens, squares
