@@ -31,6 +31,7 @@ class PlanBuilder:
         "_obtained",
         "_reserved_for",
         "_seats",
+        "contexts",
         "encoder_items_left",
         "encoder_tokens_left",
         "free_blocks",
@@ -52,6 +53,7 @@ class PlanBuilder:
         self.free_blocks = len(state.pool.free)
         self.rows_left = state.encoder_cache_rows - state.cache.held_rows
         self.reserved_rows = 0  # of rows_left, kept for the first request left incomplete
+        self.contexts = [*state.contexts]  # active, not decoding yet, newly admitted ones included; first come first
         self._reserved_for: RequestState | None = None
         self._seats = state.max_num_seqs - len(state.contexts) - len(state.decodes)
         self._claimed: set[Key] = set()  # keys that this draft takes rows for, or revives
@@ -64,13 +66,6 @@ class PlanBuilder:
     def waiting(self) -> Iterable[RequestState]:
         """Requests not admitted yet, in the order in which they left the front end."""
         return self.state.waiting
-
-    @property
-    def contexts(self) -> list[RequestState]:
-        """Active requests that do not decode yet, those admitted in this draft included, first come first."""
-        state, plan = self.state, self.plan
-        contexts = [*state.contexts, *plan.admitted] if plan.admitted else list(state.contexts)
-        return [r for r in contexts if r not in plan.preempted] if plan.preempted else contexts
 
     def missing(self, request: RequestState) -> list[int]:
         """Items of the request that prefill needs and that neither the cache nor this draft has for it."""
@@ -98,6 +93,7 @@ class PlanBuilder:
             return False
         self._seats -= 1
         self.plan.admitted.append(request)
+        self.contexts.append(request)
         return True
 
     # The encoder
@@ -243,5 +239,7 @@ class PlanBuilder:
         if request in self.plan.preempted:
             return False
         self.plan.preempted.append(request)
+        if request in self.contexts:
+            self.contexts.remove(request)
         self.free_blocks += len(request.blocks)
         return True

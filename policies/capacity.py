@@ -29,7 +29,7 @@ def _most_at_once(builder: PlanBuilder) -> list[RequestState]:
     pool, needed, fits = builder.state.pool, 0, []
     while builder.blocks_to_decode > builder.free_blocks:
         builder.preempt(_last_started(builder, after=-1)[0])
-    for request in builder.contexts:
+    for request in [*builder.contexts]:
         if request in builder.plan.preempted:
             continue
         needed += pool.blocks_for(request.target) - len(request.blocks)

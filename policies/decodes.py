@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from heapq import heappop, heappush
+from operator import itemgetter
 
 from policies.blocks import KVBlockPool
 from policies.request_state import RequestState
@@ -21,7 +22,7 @@ class DecodeCohort:
     def __init__(self, pool: KVBlockPool) -> None:
         self._pool = pool
         self._block_size = pool.block_size
-        self._crossing: list[dict[RequestState, None]] = [{} for _ in range(pool.block_size)]
+        self._crossing: dict[int, dict[RequestState, None]] = {}  # no empty ones
         self._finishing: list[tuple[int, int, RequestState]] = []  # heap of (last step, order of admission, request)
         self.members: dict[RequestState, None] = {}
         self.steps = 0
@@ -41,19 +42,25 @@ class DecodeCohort:
         self.members[request] = None
         self.context_tokens += computed + 1
         self.num_blocks += -(-request.max_tokens // self._block_size)
-        self._crossing[(steps - computed) % self._block_size][request] = None
+        self._crossing.setdefault((steps - computed) % self._block_size, {})[request] = None
         heappush(self._finishing, (last, request.order, request))
 
     def leave(self, request: RequestState) -> None:
         """Stop decoding: write back into the request what the cohort counted for it."""
         del self.members[request]
-        del self._crossing[(request.joined - request.num_computed_tokens) % self._block_size][request]
+        self._no_longer_crosses(request, (request.joined - request.num_computed_tokens) % self._block_size)
         steps = self.steps - request.joined
         request.num_computed_tokens += steps
         request.num_generated += steps
         request.joined = -1
         self.context_tokens -= request.num_computed_tokens + 1
         self.num_blocks -= -(-request.max_tokens // self._block_size)
+
+    def _no_longer_crosses(self, request: RequestState, phase: int) -> None:
+        group = self._crossing[phase]
+        del group[request]
+        if not group:
+            del self._crossing[phase]
 
     @property
     def steps_to_finish(self) -> int:
@@ -66,11 +73,11 @@ class DecodeCohort:
     @property
     def num_crossing(self) -> int:
         """KV blocks that the next step needs."""
-        return len(self._crossing[self.steps % self._block_size])
+        return len(self._crossing.get(self.steps % self._block_size, ()))
 
     def crosses(self, request: RequestState) -> bool:
         """Whether the request is a member that needs a KV block in the next step."""
-        return request in self._crossing[self.steps % self._block_size]
+        return request in self._crossing.get(self.steps % self._block_size, ())
 
     def steps_with_blocks(self, limit: int) -> int:
         """How many steps, at most `limit`, the free KV blocks last for."""
@@ -78,24 +85,47 @@ class DecodeCohort:
         if len(self.members) * (limit // size + 1) <= free:
             return limit
         for step in range(limit):
-            free -= len(self._crossing[(self.steps + step) % size])
+            free -= len(self._crossing.get((self.steps + step) % size, ()))
             if free < 0:
                 return step
         return limit
 
-    def grow(self, offset: int = 0) -> int:
-        """Give a block to every member that crosses at the step `offset` from now; how many blocks that were."""
-        crossing = self._crossing[(self.steps + offset) % self._block_size]
-        if not crossing:
-            return 0
-        free = self._pool.free
-        for request in crossing:
-            request.blocks.append(free.pop())
-        return len(crossing)
+    def grow(self) -> None:
+        """Give a block to every member that crosses at the next step."""
+        crossing = self._crossing.get(self.steps % self._block_size)
+        if crossing:
+            free = self._pool.free
+            for request in crossing:
+                request.blocks.append(free.pop())
 
-    def advance(self, steps: int) -> None:
+    def advance(self, steps: int) -> list[int]:
+        """That many steps were taken; the first one's blocks were given by `grow`, those of the others are now.
+
+        Returns, for each block given, how many steps after the first it was.
+        """
+        growth = self._grow_more(steps) if steps > 1 else []
         self.steps += steps
         self.context_tokens += steps * len(self.members)
+        return growth
+
+    def _grow_more(self, steps: int) -> list[int]:
+        free, growth = self._pool.free, []
+        for step, group in self._crossings(steps):
+            for request in group:
+                request.blocks.append(free.pop())
+                growth.append(step)
+        return growth
+
+    def _crossings(self, steps: int) -> list[tuple[int, dict[RequestState, None]]]:
+        """(step, members that need a block at it) of the steps 1, 2, ... steps - 1 from now, in order."""
+        size, now = self._block_size, self.steps
+        crossings = []
+        for phase, group in self._crossing.items():
+            for step in range((phase - now) % size or size, steps, size):
+                crossings.append((step, group))
+        if len(self._crossing) > 1:
+            crossings.sort(key=itemgetter(0))
+        return crossings
 
     def pop_finished(self) -> list[RequestState]:
         """The members whose answers are complete now, in order of admission; they leave the cohort."""

@@ -32,14 +32,14 @@ class IterationPlan:
         "prefill",
     )
 
-    def __init__(self) -> None:
+    def __init__(self, decode: DecodeCohort | None = None) -> None:
         self.admitted: list[RequestState] = []  # leave the waiting queue, in its order
         self.preempted: list[RequestState] = []  # give back everything and start over
         self.attached: list[tuple[RequestState, int]] = []  # items held at no cost: cached, or encoded by another owner
         self.charged: list[tuple[RequestState, int]] = []  # items whose rows are charged before they are encoded
         self.encode: list[tuple[RequestState, int]] = []  # items to encode now, in the order of selection
         self.prefill: list[tuple[RequestState, int]] = []  # (request, tokens of this chunk)
-        self.decode: DecodeCohort | None = None  # the running decodes, all of them, or none
+        self.decode = decode  # the running decodes, all of them, or none
         self.blocked: dict[RequestState, Blocked] = {}  # whom an encoder budget or the cache refused, and why
         self.encoder_tokens = 0  # pre-merger, of `encode`
         self.num_prefill_tokens = 0

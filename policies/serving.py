@@ -21,8 +21,8 @@ class Completed(NamedTuple):
 
     emitted: list[RequestState]  # prefill complete: their next token came out of it
     finished: list[RequestState]
-    failed: list[RequestState]
-    growth: list[tuple[int, int]]  # (iteration of the run, KV blocks taken in it), after the first
+    failed: Sequence[RequestState]
+    growth: Sequence[int]  # for each KV block that a run took after its first iteration, how many later
 
 
 def _number(limit: int | str | None) -> int:
@@ -58,24 +58,40 @@ class ServingState:
 
     # Before the launch
 
+    @property
+    def only_decodes(self) -> bool:
+        """Nobody waits, everybody active decodes, and the blocks suffice: nothing is left to decide."""
+        decodes = self.decodes
+        return (
+            not (self.contexts or self.waiting)
+            and 0 < len(decodes.members) <= self.max_num_batched_tokens
+            and (decodes.num_crossing <= len(self.pool.free))
+        )
+
     def begin(self, plan: IterationPlan) -> None:
         """Carry out a plan's decisions and complete it with addresses: evict, hand out blocks and rows, hold."""
+        if plan.decodes_only:
+            self._begin_decodes(plan)
+            return
         if plan.preempted:
             self._preempt(plan.preempted)
         if plan.admitted:
             self._admit(plan.admitted)
         if plan.encode or plan.attached or plan.charged:
             self._hold_items(plan)
-        decodes = self.decodes
         if plan.decode is not None:
-            decodes.grow()
-            plan.num_decodes = len(decodes.members)
-            plan.context_tokens = decodes.context_tokens
+            self._begin_decodes(plan)
         pool = self.pool
         for request, num_tokens in plan.prefill:
             blocks = -(-(request.num_computed_tokens + num_tokens) // pool.block_size) - len(request.blocks)
             if blocks > 0:
                 request.blocks += pool.take(blocks)
+
+    def _begin_decodes(self, plan: IterationPlan) -> None:
+        decodes = self.decodes
+        decodes.grow()
+        plan.num_decodes = len(decodes.members)
+        plan.context_tokens = decodes.context_tokens
 
     def _admit(self, requests: list[RequestState]) -> None:
         for request in requests:
@@ -129,31 +145,23 @@ class ServingState:
 
     def complete(self, plan: IterationPlan, num_iterations: int = 1, failed: Sequence[RequestState] = ()) -> Completed:
         """Account for what ran: tokens, releases, finishes. More than one iteration only where only decodes ran."""
-        for request, index in plan.encode:
-            request.holds[index].ready = True
+        growth: Sequence[int] = ()
+        finished: list[RequestState] = []
+        emitted: list[RequestState] = []
+        if plan.decode is not None:
+            growth = plan.decode.advance(num_iterations)
+            finished = plan.decode.pop_finished()
         for request in failed:
             self.abort(request)
-        emitted: list[RequestState] = []
-        finished: list[RequestState] = []
-        growth: list[tuple[int, int]] = []
-        if plan.decode is not None:
-            growth = self._advance(num_iterations)
-            finished += self.decodes.pop_finished()
+        for request, index in plan.encode:
+            if index in request.holds:
+                request.holds[index].ready = True
         for request, num_tokens in plan.prefill:
             if request in self.contexts:
                 self._computed(request, num_tokens, emitted, finished)
         for request in finished:
             self._give_back(request)
-        return Completed(emitted, finished, list(failed), growth)
-
-    def _advance(self, num_iterations: int) -> list[tuple[int, int]]:
-        decodes, growth = self.decodes, []
-        for offset in range(1, num_iterations):
-            blocks = decodes.grow(offset)
-            if blocks:
-                growth.append((offset, blocks))
-        decodes.advance(num_iterations)
-        return growth
+        return Completed(emitted, finished, failed, growth)
 
     def _computed(
         self, request: RequestState, num_tokens: int, emitted: list[RequestState], finished: list[RequestState]

@@ -1,8 +1,7 @@
 """The seam between the loop and a world: a backend runs or prices a plan and says how long that took."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from numpy.typing import NDArray
 
@@ -10,15 +9,14 @@ from policies.plan import IterationPlan
 from policies.request_state import RequestState
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
+class Outcome(NamedTuple):
     """What an iteration took, in whole nanoseconds; with `run`, that many iterations of nothing but decodes."""
 
     host: int  # of each iteration
     encode: int
     compute: int  # of the only iteration, or of the first one of a run
     total: int  # of all of them
-    run: NDArray[Any] | None = None  # compute of each iteration, as whole floats
+    run: NDArray[Any] | None = None  # what each iteration took in all, as whole floats
     failed: Sequence[RequestState] = ()  # whom the iteration failed
     reason: str = ""  # why
 

@@ -7,7 +7,7 @@ import simpy
 from policies.builder import PlanBuilder
 from policies.feasible import why_never
 from policies.plan import IterationPlan
-from policies.policy import Policy
+from policies.policy import FOREVER, Policy
 from policies.serving import ServingState
 from sim.backend import Backend
 from sim.clock import Later, now
@@ -68,16 +68,23 @@ class Engine:
         self._cancelled.append((request, reason))
         self._wake()
 
-    def draft(self) -> tuple[IterationPlan, int]:
-        """The plan of the next iteration, and how many times it may be repeated. Changes nothing."""
+    def draft(self) -> IterationPlan:
+        """The plan of the next iteration; changes nothing. A policy is only asked where there is a choice to make."""
+        self._stable_until = FOREVER
+        if self.state.only_decodes:
+            return IterationPlan(self.state.decodes)
         builder = PlanBuilder(self.state, now(self.env))
         self.policy.schedule(builder)
-        plan = builder.plan
-        if not self.fast_path or not plan.decodes_only or plan.decode is None:
-            return plan, 1
+        if self.fast_path and builder.plan.decodes_only:
+            self._stable_until = self.policy.stable_until(builder)
+        return builder.plan
+
+    def _repeats(self, plan: IterationPlan) -> int:
+        """How many times the plan may run before a member finishes or the KV blocks do."""
         decodes = plan.decode
-        self._stable_until = self.policy.stable_until(builder)
-        return plan, decodes.steps_with_blocks(decodes.steps_to_finish)
+        if not self.fast_path or decodes is None or not plan.decodes_only:
+            return 1
+        return decodes.steps_with_blocks(decodes.steps_to_finish)
 
     def _wake(self) -> None:
         if self._idle is not None:
@@ -87,18 +94,19 @@ class Engine:
     def _serve(self) -> Generator[simpy.Event, None, None]:
         env, state, backend, recorder = self.env, self.state, self.backend, self.recorder
         while True:
-            if env.peek() <= env.now:  # whatever is stamped with this moment comes before its draft
+            start = now(env)
+            if env.peek() <= start:  # whatever is stamped with this moment comes before its draft
                 yield Later(env, 0)
             if self._arrived or self._cancelled:
                 self._take_in()
-            plan, repeats = self.draft()
-            start = now(env)
+            plan = self.draft()
             if not plan:
                 self._idle = env.event()
                 yield self._idle
                 recorder.waited(plan, now(env) - start)
                 continue
             recorder.planned(plan, start)
+            repeats = self._repeats(plan)
             state.begin(plan)
             horizon = 0.0 if repeats == 1 else min(env.peek(), self._stable_until) - start
             outcome = backend.wait(backend.launch(plan, repeats, horizon))

@@ -7,16 +7,16 @@ from numpy.typing import NDArray
 Floats = NDArray[np.float64]
 
 MIN_REQUESTS = 20  # fewer say nothing about a trend
-MARGIN = 0.05  # served must fall this much short of offered, and waiting grow by as much of the time that passes
+MARGIN = 0.05  # served must fall short of offered, and the queue grow, by this share of what is offered
 CHANCE = 2.0  # standard deviations by which a queue may grow without meaning it
 
 
 def load_verdict(requests: pd.DataFrame) -> str | None:
-    """ "offered 12.0 requests/s, served 9.1: the queue grows", or None.
+    """`offered 12.0 requests/s, served 9.1: the queue grows` of a load past capacity, else None.
 
-    Past capacity, each request waits longer for its first token than the one before. That tells an overload from
-    the tail of a short run, where the server is merely still busy when the last request has arrived, and from a
-    closed loop. A queue also wanders, so the growth must be more than a random walk of that many requests makes.
+    Past capacity, ever more requests wait for their first token while requests arrive. That tells an overload from
+    the tail of a short run, where the server is merely still busy when the last request has come, and from a closed
+    loop. A queue also wanders, so the growth must be more than the random walk of that many requests makes.
     """
     sent = requests[requests["status"] != "rejected"].sort_values("arrival", kind="stable")
     arrival = sent["arrival"].to_numpy(float)
@@ -24,27 +24,25 @@ def load_verdict(requests: pd.DataFrame) -> str | None:
         return None
     offered = (len(sent) - 1) / (arrival[-1] - arrival[0])
     served = _departure_rate(sent)
-    if served > (1 - MARGIN) * offered or not _waits_grow(arrival, _waits(sent), offered):
+    if served > (1 - MARGIN) * offered or not _grows(arrival, _queue(sent, arrival)):
         return None
     return f"offered {_rate(offered)} requests/s, served {_rate(served)}: the queue grows"
 
 
-def _waits(sent: pd.DataFrame) -> Floats:
-    """Seconds to the first token; who never got one has waited till it left, or till the end of the run."""
-    end = sent[["arrival", "first_token", "finish"]].max().max()
-    answered = sent["first_token"].fillna(sent["finish"]).fillna(end)
-    return (answered - sent["arrival"]).to_numpy(float)
+def _queue(sent: pd.DataFrame, arrival: Floats) -> Floats:
+    """How many wait for their first token when each request arrives; who leaves without one waits no longer."""
+    answered = np.sort(sent["first_token"].fillna(sent["finish"]).dropna().to_numpy(float))
+    return np.arange(1.0, len(arrival) + 1) - np.searchsorted(answered, arrival, side="right")
 
 
-def _waits_grow(arrival: Floats, waits: Floats, offered: float) -> bool:
+def _grows(arrival: Floats, queue: Floats) -> bool:
     """From the first quarter of the requests to the last, by the medians."""
-    quarter = len(waits) // 4
-    growth = float(np.median(waits[-quarter:]) - np.median(waits[:quarter]))
-    passed = float(np.median(arrival[-quarter:]) - np.median(arrival[:quarter]))
+    quarter = len(queue) // 4
+    growth = float(np.median(queue[-quarter:]) - np.median(queue[:quarter]))
+    passed = len(queue) - quarter
     gaps = np.diff(arrival)
     variability = np.square(gaps.std() / gaps.mean()) + 0.5  # of arrivals, as measured, and of answers, assumed
-    chance = CHANCE * float(np.sqrt(passed * offered * variability)) / offered
-    return growth > max(MARGIN * passed, chance)
+    return growth > max(MARGIN * passed, CHANCE * float(np.sqrt(passed * variability)))
 
 
 def _departure_rate(sent: pd.DataFrame) -> float:

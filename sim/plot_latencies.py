@@ -6,6 +6,7 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from sim.plot_style import (
+    DASHED,
     DASHES,
     FAINT,
     INK,
@@ -27,11 +28,12 @@ from sim.samples import WeightedSample
 Floats = NDArray[np.float64]
 
 LATENCIES = {
-    "ttft": "Time to first token",
-    "itl": "Gap between tokens",
-    "tpot": "Time per output token",
-    "e2el": "End to end",
+    "ttft": "Time to first token (TTFT)",
+    "itl": "Gap between tokens (ITL)",
+    "tpot": "Time per output token (TPOT)",
+    "e2el": "End to end (E2E)",
 }
+PANEL = 2.3  # height in inches
 LOG_RATIO = 20.0  # from this spread on, a logarithmic axis
 MAX_POINTS = 1500  # of a curve; more cannot be told apart
 
@@ -39,8 +41,12 @@ MAX_POINTS = 1500  # of a curve; more cannot be told apart
 def latency_cdfs(runs: Runs) -> Figure:
     """Four panels (TTFT, ITL, TPOT, end to end), one line a variant, the SLOs as vertical lines."""
     finished = sum(int((run.requests["status"] == "finished").sum()) for _, run in runs)
-    subtitle = f"Share of requests (of gaps, for ITL) at or below a latency; {finished:,} finished requests"
-    fig, axes = figure("Latency distributions", subtitle, 2, 2, 7.2, hspace=0.42, wspace=0.16)
+    subtitle = f"Share of requests (of gaps, for ITL) at or below a latency; finished requests: {finished:,}"
+    legend = 0.19 * (len(runs) + 1)  # inches below a panel
+    gap = 0.95 + legend
+    height = 1.05 + 2 * PANEL + gap + 0.5 + legend
+    foot, hspace = 0.5 + legend, gap / PANEL
+    fig, axes = figure("Latency distributions", subtitle, 2, 2, height, foot=foot, hspace=hspace, wspace=0.16)
     for ax, name in zip(axes, LATENCIES, strict=True):
         _cdf_panel(ax, name, runs)
     return fig
@@ -49,7 +55,7 @@ def latency_cdfs(runs: Runs) -> Figure:
 def _cdf_panel(ax: Axes, name: str, runs: Runs) -> None:
     samples = [(variant, latencies(run, name)) for variant, run in runs]
     bounds = sorted({bound * 1e3 for _, run in runs if (bound := getattr(run.slo, name)) is not None})
-    label(ax, title=f"{LATENCIES[name]} ({'E2E' if name == 'e2el' else name.upper()})", x="ms", y="share")
+    label(ax, title=LATENCIES[name], x="ms", y="share")
     ax.set_ylim(0, 1.02)
     if not any(sample.size for _, sample in samples):
         say(ax, "nothing to show")
@@ -59,10 +65,8 @@ def _cdf_panel(ax: Axes, name: str, runs: Runs) -> None:
             _curve(ax, variant, sample, VARIANTS[index % len(VARIANTS)], DASHES[index // len(VARIANTS) % len(DASHES)])
     _scale(ax, samples, bounds)
     for bound in bounds:
-        ax.axvline(bound, color=INK, linewidth=0.9, linestyle=(0, (5, 3)))
-        words, place = f"SLO {number(bound)} ms", ax.get_xaxis_transform()
-        ax.text(bound, 0.97, words, size=7.5, color=INK, rotation=90, ha="right", va="top", transform=place)
-    ax.legend(loc="lower right", framealpha=0.9, edgecolor="none", **LEGEND)
+        ax.axvline(bound, **DASHED, label=f"SLO {number(bound)} ms")
+    ax.legend(loc="upper left", bbox_to_anchor=(-0.02, -0.40 / PANEL), borderaxespad=0, **LEGEND)
 
 
 def latencies(run: PlottedRun, name: str) -> WeightedSample:
@@ -93,7 +97,7 @@ def _scale(ax: Axes, samples: list[tuple[str, WeightedSample]], bounds: list[flo
         ax.set_xlim(low / 1.3, high * 1.3)
     else:
         thousands(ax, "x")
-        ax.set_xlim(0, max(high, 1e-6) * 1.06)
+        ax.set_xlim(0, (high or 1.0) * 1.06)
 
 
 def ttft_breakdown(runs: Runs) -> Figure:
@@ -107,11 +111,11 @@ def ttft_breakdown(runs: Runs) -> Figure:
     ax.set_yticks(range(len(runs)), [variant for variant, _ in runs])
     ax.set_ylim(len(runs) - 0.4, -0.6)
     ax.grid(False, axis="y")
-    ax.set_xlim(0, max(ax.dataLim.x1, 1e-6) * 1.1)
+    ax.set_xlim(0, (ax.dataLim.x1 if ax.dataLim.x1 > 0 else 1.0) * 1.1)
     thousands(ax, "x")
     for name, color in STAGES.values():
         ax.barh([0], [0], color=color, label=name)
-    legend_above(ax, len(STAGES))
+    legend_above(ax)
     return fig
 
 

@@ -8,6 +8,7 @@ from matplotlib.figure import Figure
 from sim.plot_style import BLACK, DECODE, FAINT, INK, STAGES, PlottedRun, figure, label, legend_above, say, thousands
 
 MAX_REQUESTS = 60  # more rows cannot be read
+MOMENTS = ["arrival", "prepared", "admitted", "first_token", "finish"]
 
 
 def request_gantt(name: str, run: PlottedRun) -> Figure:
@@ -25,15 +26,16 @@ def request_gantt(name: str, run: PlottedRun) -> Figure:
     ax.set_ylim(len(requests) - 0.4, -0.6)
     ax.set_yticks(*_ticks(requests))
     ax.grid(False, axis="y")
-    ax.autoscale_view(scaley=False)
+    ax.set_xlim(_span(requests))
     thousands(ax, "x")
-    legend_above(ax, len(STAGES) + 2)
+    legend_above(ax)
     return fig
 
 
 def _bars(ax: Axes, requests: pd.DataFrame, width: float) -> None:
     rows = np.arange(len(requests))
     left = requests["arrival"].to_numpy(float)
+    ax.hlines(rows, left, _left(requests), colors="#DDDDDD", linewidth=1.0)
     for part, (name, color) in STAGES.items():
         right = left + requests[part].fillna(0.0).to_numpy(float)
         ax.hlines(rows, left, right, colors=color, linewidth=width, label=name)
@@ -44,13 +46,28 @@ def _bars(ax: Axes, requests: pd.DataFrame, width: float) -> None:
     ax.plot(first, rows, linestyle="none", marker="|", markersize=width, color=BLACK, label="first token")
 
 
+def _span(requests: pd.DataFrame) -> tuple[float, float]:
+    first, last = float(requests["arrival"].min()), float(requests[MOMENTS].max().max())
+    margin = max(last - first, 1e-6) * 0.01
+    return first - margin, last + margin
+
+
 def _ends(ax: Axes, requests: pd.DataFrame) -> None:
     """How it ended, where not well."""
-    known = requests[["arrival", "prepared", "admitted", "first_token", "finish"]].max(axis=1)
-    for row, (status, end) in enumerate(zip(requests["status"], known, strict=True)):
+    middle = sum(_span(requests)) / 2
+    for row, (status, end) in enumerate(zip(requests["status"], _left(requests), strict=True)):
         if status != "finished":
             ax.plot([end], [row], marker="x", markersize=5, color=INK, linestyle="none")
-            ax.annotate(status, (end, row), (6, 0), textcoords="offset points", size=7, color=FAINT, va="center")
+            shift, side = (6, "left") if end < middle else (-6, "right")
+            ax.annotate(
+                status, (end, row), (shift, 0), textcoords="offset points", size=7, color=FAINT, va="center", ha=side
+            )
+
+
+def _left(requests: pd.DataFrame) -> pd.Series:
+    """When each was last heard of; one that is still there, at the end of the run."""
+    there = requests["status"].isin(["stalled", "unfinished"])
+    return requests[MOMENTS].max(axis=1).mask(there, requests[MOMENTS].max().max())
 
 
 def _ticks(requests: pd.DataFrame) -> tuple[list[int], list[str]]:

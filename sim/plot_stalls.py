@@ -27,12 +27,11 @@ def stalls(name: str, run: PlottedRun) -> Figure:
     _points(ax, tokens, duration, (tokens == 0) & (prefill == 0), "decodes alone", GREEN)
     _points(ax, tokens, duration, (tokens == 0) & (prefill > 0), "with prefill", BLUE)
     _points(ax, tokens, duration, tokens > 0, "with encoding", ORANGE)
-    ax.set_ylim(0, duration.max() * 1.08)
     ax.set_xlim(-0.015 * max(tokens.max(), 1), max(tokens.max(), 1) * 1.03)
-    bound_line(ax, None if run.slo.itl is None else run.slo.itl * 1e3, "ITL SLO, ms:")
+    bound_line(ax, run.slo.itl and run.slo.itl * 1e3, "ITL SLO {} ms")
     thousands(ax)
     thousands(ax, "x")
-    legend_above(ax, 3)
+    legend_above(ax, markerscale=2)
     return fig
 
 
@@ -40,13 +39,12 @@ def _verdict(run: PlottedRun) -> str:
     if run.slo.itl is None:
         return "Every iteration that carried decodes; no ITL SLO is set"
     stalled = blame(stall_attribution(run.iterations, run.slo.itl))
-    parts = ", ".join(f"{gaps:,} with {cause}" for cause, gaps in stalled.items() if gaps) or "none"
+    parts = ", ".join(f"{gaps:,} ({cause})" for cause, gaps in stalled.items() if gaps) or "none"
     return f"Gaps longer than the ITL SLO of {run.slo.itl * 1e3:g} ms: {parts}"
 
 
 def _points(ax: Axes, x: Floats, y: Floats, chosen: NDArray[np.bool_], name: str, color: str) -> None:
-    cells = np.column_stack([np.rint(axis / max(axis.max(), 1e-9) * RASTER) for axis in (x, y)])[chosen]
-    kept = np.flatnonzero(chosen)[np.unique(cells, axis=0, return_index=True)[1]]
-    ax.scatter(x[kept], y[kept], s=9, color=color, alpha=0.6, linewidths=0, label=name)
-    if not len(kept):
-        ax.collections[-1].remove()
+    if chosen.any():
+        column, row = (np.rint(axis[chosen] / max(axis.max(), 1e-9) * RASTER) for axis in (x, y))
+        kept = np.flatnonzero(chosen)[np.unique(column * 2 * RASTER + row, return_index=True)[1]]
+        ax.scatter(x[kept], y[kept], s=9, color=color, alpha=0.6, linewidths=0, label=name)

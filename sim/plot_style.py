@@ -18,8 +18,15 @@ ORANGE, SKY, GREEN, YELLOW = "#E69F00", "#56B4E9", "#009E73", "#F0E442"
 BLUE, VERMILION, PURPLE, BLACK = "#0072B2", "#D55E00", "#CC79A7", "#000000"
 VARIANTS = (BLUE, VERMILION, GREEN, PURPLE, ORANGE, SKY, BLACK)
 DASHES = ("-", "--", ":", "-.")  # the next one when the colours begin anew
-LEGEND: dict[str, Any] = {"fontsize": 8, "handlelength": 1.4, "columnspacing": 1.4}
 INK, FAINT, GRID = "#333333", "#777777", "#E6E6E6"
+DASHED: dict[str, Any] = {"color": INK, "linewidth": 0.9, "linestyle": (0, (5, 3))}
+LEGEND: dict[str, Any] = {
+    "fontsize": 8,
+    "frameon": False,
+    "handlelength": 1.6,
+    "columnspacing": 1.4,
+    "labelcolor": INK,
+}
 
 STAGES = {
     "preparation": ("preparation", "#C8C8C8"),
@@ -52,13 +59,21 @@ Runs = Sequence[tuple[str, PlottedRun]]
 
 
 def figure(
-    title: str, subtitle: str, rows: int, columns: int, height: float, *, shared: bool = False, **grid: float
+    title: str,
+    subtitle: str,
+    rows: int,
+    columns: int,
+    height: float,
+    *,
+    shared: bool = False,
+    foot: float = 0.55,
+    **grid: float,
 ) -> tuple[Figure, list[Axes]]:
-    """A figure 10 inches wide with its headline and `rows * columns` empty axes, row by row; `shared` in x."""
+    """A figure 10 inches wide with a headline and empty axes, row by row, `foot` inches above its lower edge."""
     fig = Figure(figsize=(10, height), dpi=110, facecolor="white")
     fig.text(0.075, 1 - 0.30 / height, title, size=13, weight="bold", color=INK, va="center")
     fig.text(0.075, 1 - 0.56 / height, subtitle, size=9, color=FAINT, va="center")
-    margins = {"left": 0.075, "right": 0.975, "bottom": 0.55 / height, "top": 1 - 1.05 / height}
+    margins = {"left": 0.075, "right": 0.975, "bottom": foot / height, "top": 1 - 1.05 / height}
     axes = fig.subplots(rows, columns, sharex=shared, squeeze=False, gridspec_kw=margins | grid)
     for ax in axes.flat:
         _quieten(ax)
@@ -79,24 +94,25 @@ def label(ax: Axes, *, title: str = "", x: str = "", y: str = "") -> None:
     ax.set_ylabel(y, size=9, color=INK)
 
 
-def legend_above(ax: Axes, columns: int) -> None:
-    """On the right of the panel's title, where no data are."""
-    legend = ax.legend(loc="lower right", bbox_to_anchor=(1.0, 1.0), borderaxespad=0.2, ncols=columns, **LEGEND)
-    legend.set_frame_on(False)
+def legend_above(ax: Axes, *, markerscale: float = 1.0) -> None:
+    """In one line on the right of the panel's title, where no data are."""
+    columns = len(ax.get_legend_handles_labels()[1])
+    place = {"loc": "lower right", "bbox_to_anchor": (1.0, 1.0), "borderaxespad": 0.2, "markerscale": markerscale}
+    ax.legend(ncols=columns, **LEGEND | place)
 
 
-def bound_line(ax: Axes, bound: int | float | str | None, name: str) -> None:
-    """A dashed line at a budget; a note in the corner where the data stay too far below to be seen with it."""
+def bound_line(ax: Axes, bound: float | str | None, words: str) -> None:
+    """A dashed line at a budget from 0 up, unless the data stay so far below that they would not be seen with it.
+
+    `words` say what it is, with `{}` for the number.
+    """
+    top = (ax.dataLim.y1 if ax.dataLim.y1 > 0 else 1.0) * 1.08
+    ax.set_ylim(0, top)
     if not isinstance(bound, int | float):
         return
-    far = bound > 4 * ax.get_ylim()[1]
-    if not far:
-        ax.axhline(bound, color=INK, linewidth=0.9, linestyle=(0, (5, 3)))
-        ax.set_ylim(top=max(ax.get_ylim()[1], bound * 1.14))
-    y, anchor = (0.97, "top") if far else (bound, "bottom")
-    words = f"{name} {number(bound)}" + (" (above)" if far else "")
-    place = ax.transAxes if far else ax.get_yaxis_transform()
-    ax.text(0.995, y, words, size=7.5, color=INK, ha="right", va=anchor, transform=place)
+    far = bound > 4 * top
+    ax.axhline(bound, **DASHED, label=words.format(number(bound)) + (" (above)" if far else ""))
+    ax.set_ylim(0, top if far else max(top, bound * 1.08))
 
 
 def thousands(ax: Axes, which: str = "y") -> None:

@@ -50,7 +50,8 @@ def _over_time(title: str, run: PlottedRun, window: Window | None, panels: tuple
             say(ax, "no iterations")
         else:
             panel(ax, bins, run)
-            ax.set_xlim(bins.edges[0], bins.edges[-1])
+            ax.set_xlim(bins.edges[0], max(bins.edges[-1], bins.edges[0] + 1e-6))
+    fig.align_ylabels(axes)
     axes[-1].set_xlabel("time (s)", size=9, color=INK)
     return fig
 
@@ -68,40 +69,37 @@ def _bins(run: PlottedRun, window: Window | None) -> Bins | None:
 
 
 def _subtitle(bins: Bins | None) -> str:
-    if bins is None or bins.group == 1:
+    if bins is None or bins.width is None:
         return "Every iteration, drawn from its start to its end"
-    return f"Means over {bins.group} iterations at a time; thin lines: the largest of each {bins.group}"
+    return f"Means over {bins.width:.2g} s at a time; pale: the largest of each"
 
 
 def _batch(ax: Axes, bins: Bins, run: PlottedRun) -> None:
     decode, total = bins.mean["num_decodes"], bins.mean["llm_tokens"]
+    _pale_peak(ax, bins, "llm_tokens", BLUE)
     ax.stairs(decode, bins.edges, fill=True, color=GREEN, label="decode")
     ax.stairs(total, bins.edges, baseline=decode, fill=True, color=BLUE, label="prefill")
-    _peak(ax, bins, "llm_tokens", BLUE)
-    label(ax, title="Language model tokens per iteration", y="tokens")
-    _bounded(ax, run.limits.max_num_batched_tokens, "token budget", 2)
+    _finish(ax, "Language model tokens per iteration", "tokens", run.limits.max_num_batched_tokens, "budget {}")
 
 
 def _encoder(ax: Axes, bins: Bins, run: PlottedRun) -> None:
+    _pale_peak(ax, bins, "encoder_tokens", ORANGE)
     ax.stairs(bins.mean["encoder_tokens"], bins.edges, fill=True, color=ORANGE, label="encode")
-    _peak(ax, bins, "encoder_tokens", ORANGE)
-    label(ax, title="Encoder tokens per iteration (before the merger)", y="tokens")
-    _bounded(ax, run.limits.encoder_max_num_tokens, "encoder budget", 1)
+    title = "Encoder tokens per iteration (before the merger)"
+    _finish(ax, title, "tokens", run.limits.encoder_max_num_tokens, "budget {}")
 
 
 def _durations(ax: Axes, bins: Bins, run: PlottedRun) -> None:
+    _pale_peak(ax, bins, "duration_ms", INK)
     mean = np.where(bins.idle, np.nan, bins.mean["duration_ms"])
     ax.stairs(mean, bins.edges, baseline=None, color=INK, linewidth=1.1, label="duration")
-    _peak(ax, bins, "duration_ms", INK)
-    label(ax, title="Iteration duration", y="ms")
-    _bounded(ax, None if run.slo.itl is None else run.slo.itl * 1e3, "ITL SLO, ms:", 1)
+    _finish(ax, "Iteration duration", "ms", run.slo.itl and run.slo.itl * 1e3, "ITL SLO {} ms")
 
 
 def _kv_blocks(ax: Axes, bins: Bins, run: PlottedRun) -> None:
+    _pale_peak(ax, bins, "kv_blocks_used", BLUE)
     ax.stairs(bins.mean["kv_blocks_used"], bins.edges, fill=True, color=SKY, label="used")
-    _peak(ax, bins, "kv_blocks_used", BLUE)
-    label(ax, title="KV cache", y="blocks")
-    _bounded(ax, run.limits.num_kv_blocks, "blocks in all", 1)
+    _finish(ax, "KV cache", "blocks", run.limits.num_kv_blocks, "{} in all")
 
 
 def _encoder_rows(ax: Axes, bins: Bins, run: PlottedRun) -> None:
@@ -109,15 +107,13 @@ def _encoder_rows(ax: Axes, bins: Bins, run: PlottedRun) -> None:
     resident = np.maximum(_carried_on(bins.mean["encoder_rows_resident"], bins.idle), held)
     ax.stairs(held, bins.edges, fill=True, color=ORANGE, label="held by requests")
     ax.stairs(resident, bins.edges, baseline=held, fill=True, color=ORANGE, alpha=0.3, label="kept for reuse")
-    label(ax, title="Encoder cache", y="rows")
-    _bounded(ax, run.limits.encoder_cache_rows, "rows in all", 2)
+    _finish(ax, "Encoder cache", "rows", run.limits.encoder_cache_rows, "{} in all")
 
 
 def _requests(ax: Axes, bins: Bins, run: PlottedRun) -> None:
     ax.stairs(bins.mean["num_running"], bins.edges, baseline=None, color=GREEN, linewidth=1.3, label="running")
     ax.stairs(bins.mean["num_waiting"], bins.edges, baseline=None, color=VERMILION, linewidth=1.3, label="waiting")
-    label(ax, title="Requests", y="requests")
-    _bounded(ax, run.limits.max_num_seqs, "may run", 2)
+    _finish(ax, "Requests", "requests", run.limits.max_num_seqs, "{} may run")
 
 
 def _carried_on(values: Floats, idle: NDArray[np.bool_]) -> Floats:
@@ -126,13 +122,13 @@ def _carried_on(values: Floats, idle: NDArray[np.bool_]) -> Floats:
     return values[before]
 
 
-def _peak(ax: Axes, bins: Bins, column: str, color: str) -> None:
-    if bins.group > 1:
-        ax.stairs(bins.peak[column], bins.edges, baseline=None, color=color, linewidth=0.6, alpha=0.55)
+def _pale_peak(ax: Axes, bins: Bins, column: str, color: str) -> None:
+    if bins.width is not None:
+        ax.stairs(bins.peak[column], bins.edges, fill=True, color=color, alpha=0.25)
 
 
-def _bounded(ax: Axes, bound: int | float | str | None, name: str, columns: int) -> None:
-    ax.set_ylim(0, max(ax.dataLim.y1, 1e-9) * 1.12)
-    bound_line(ax, bound, name)
+def _finish(ax: Axes, title: str, unit: str, bound: float | str | None, words: str) -> None:
+    label(ax, title=title, y=unit)
+    bound_line(ax, bound, words)
     thousands(ax)
-    legend_above(ax, columns)
+    legend_above(ax)

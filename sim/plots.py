@@ -34,8 +34,7 @@ def write_plots(runs: Runs, folder: Path) -> list[Path]:
 def _figures(runs: Runs) -> Iterator[tuple[str, Figure]]:
     yield "latency_cdfs", latency_cdfs(runs)
     yield "ttft_breakdown", ttft_breakdown(runs)
-    for label, run in runs:
-        suffix = f"-{_file_name(label)}" if len(runs) > 1 else ""
+    for (label, run), suffix in zip(runs, _suffixes([label for label, _ in runs]), strict=True):
         yield f"iteration_timeline{suffix}", iteration_timeline(label, run)
         yield f"occupancy{suffix}", occupancy(label, run)
         yield f"stalls{suffix}", stalls(label, run)
@@ -43,6 +42,9 @@ def _figures(runs: Runs) -> Iterator[tuple[str, Figure]]:
             yield f"request_gantt{suffix}", request_gantt(label, run)
 
 
-def _file_name(label: str) -> str:
-    """The label with everything but letters, digits, dots and dashes made an underscore."""
-    return re.sub(r"[^\w.-]+", "_", label)
+def _suffixes(labels: list[str]) -> list[str]:
+    """`-<label>`, safe as a file name; numbered where that makes two alike."""
+    if len(labels) == 1:
+        return [""]
+    names = [re.sub(r"[^\w.-]+", "_", label)[:80] for label in labels]
+    return [f"-{name}" if names.count(name) == 1 else f"-{name}-{index}" for index, name in enumerate(names, 1)]

@@ -1,11 +1,13 @@
 """Follows a run: one row for every iteration and every request, and the tokens' times in between."""
 
 from collections.abc import Callable
+from typing import cast
 
 from policies.plan import IterationPlan
 from policies.request_state import RequestState
 from policies.serving import Completed, ServingState
 from sim.backend import Outcome
+from sim.decisions import Decisions
 from sim.iteration_log import IterationLog
 from sim.request_log import RequestLog
 from sim.served import ServedRequest, served
@@ -17,6 +19,7 @@ class Recorder:
     def __init__(self, *, keep_iterations: bool = True, progress: Callable[[int], None] | None = None) -> None:
         self.iterations = IterationLog(keep_iterations)
         self.requests = RequestLog()
+        self.decisions = Decisions()
         self.under_way: dict[ServedRequest, None] = {}
         self._progress = progress
 
@@ -25,6 +28,9 @@ class Recorder:
 
     def planned(self, plan: IterationPlan, now: int) -> None:
         """Before `begin`: who becomes active now, and whose answer is interrupted."""
+        if plan.decodes_only:
+            return
+        self.decisions.add(plan, self.iterations.num_iterations)
         for request in served(plan.admitted):
             request.admitted = now
         for request in served(plan.preempted):
@@ -36,10 +42,10 @@ class Recorder:
         self.iterations.add(plan, outcome, state, start)
         if plan.encode:
             self._label_encode(plan, outcome.encode)
-        compute = outcome.compute
-        for request in served([owner for owner, _ in plan.prefill]):
+        for owner, _ in plan.prefill:
+            request = cast(ServedRequest, owner)
             if request.first_token < 0:
-                request.prefill += compute
+                request.prefill += outcome.compute
         if plan.blocked:
             self._label_blocked(plan, outcome.total, outcome.encode)
 
@@ -71,7 +77,7 @@ class Recorder:
     def completed(self, completed: Completed, outcome: Outcome, now: int) -> None:
         """After `complete`: tokens, and who is done."""
         if completed.growth:
-            self.iterations.grow(completed.growth)
+            self.iterations.grow(completed.growth, outcome.num_iterations)
         for request in served(completed.emitted):
             if request.first_token < 0:
                 request.first_token = now
@@ -90,3 +96,9 @@ class Recorder:
             request.done.succeed()
         if self._progress is not None:
             self._progress(len(self.requests))
+
+    def leave_unfinished(self, request: ServedRequest, status: str, reason: str) -> None:
+        """The run is over and the request is not."""
+        request.status, request.reason = status, reason
+        self.requests.add(request, self.iterations.decode_steps)
+        self.under_way.pop(request)

@@ -80,6 +80,12 @@ class RequestLog:
             self._chunks.append(np.array(self._rows, dtype=np.int64))
             self._rows.clear()
 
+    def segment_table(self) -> NDArray[np.int64]:
+        """Rows of (first token, its next decode step, number of steps, whether it continues the row before)."""
+        return (
+            np.frombuffer(self.segments, dtype=np.int64).reshape(-1, 4) if self.segments else np.zeros((0, 4), np.int64)
+        )
+
     def table(self) -> pd.DataFrame:
         """All rows in the order of request ids."""
         self._flush()

@@ -42,7 +42,8 @@ class SimulatedBackend:
         if first and horizon < first * limit:
             limit = int(-(-horizon // first))
         run = cost.decode_run(plan.num_decodes, plan.context_tokens, limit)
-        ends = (run + cost.host).cumsum()
+        run += cost.host
+        ends = run.cumsum()
         count = min(limit, int(ends.searchsorted(horizon)) + 1)
         return Outcome(cost.host, 0, compute, int(ends[count - 1]), run[:count])
 

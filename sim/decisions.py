@@ -1,0 +1,27 @@
+"""A digest of all that a policy decided, to tell variants apart that never decided differently."""
+
+from policies.plan import IterationPlan
+
+
+class Decisions:
+    """Equal digests mean equal plans, iteration by iteration; while only decodes run there is nothing to decide."""
+
+    __slots__ = ("digest",)
+
+    def __init__(self) -> None:
+        self.digest = 0
+
+    def add(self, plan: IterationPlan, iteration: int) -> None:
+        """Integers only, so that the digest is the same in every process."""
+        self.digest = hash(
+            (
+                self.digest,
+                iteration,
+                *(number for request, tokens in plan.prefill for number in (request.id, tokens)),
+                -1,
+                *(number for request, index in plan.encode for number in (request.id, index)),
+                -2,
+                *(request.id for request in plan.preempted),
+                plan.decode is not None,
+            )
+        )

@@ -1,0 +1,112 @@
+"""A finished run: its tables as DataFrames, its latencies, its summary, and what was decided."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from policies.limits import Limits
+from sim.itl import pooled_itl
+from sim.metrics import load_verdict, summarise
+from sim.profiles import Profile
+from sim.samples import WeightedSample
+from sim.scenario import Scenario
+from sim.slo import SLO
+from sim.world import World
+
+
+class Run:
+    """What a simulation gives back. Tables have seconds, the summary has milliseconds where its keys say so."""
+
+    def __init__(
+        self,
+        scenario: Scenario,
+        world: World,
+        profile: Profile,
+        *,
+        verdict: str,
+        notes: list[str],
+        blockers: dict[int, str],
+    ) -> None:
+        self.scenario = scenario  # resolved: every budget a number
+        self.profile = profile
+        self.verdict = verdict  # finished, stalled, interrupted or out of memory
+        self.notes = notes  # what was raised or clamped
+        self.blockers = blockers  # of a stalled run: request -> what it waits for
+        self.decisions = world.recorder.decisions.digest  # equal where no plan ever differed
+        self.allocation_failures = world.backend.allocation_failures
+        self.peak_encoder_bytes = world.backend.peak_encoder_bytes
+        self.num_iterations = world.recorder.iterations.num_iterations
+        self._log = world.recorder.iterations
+        self._requests = world.recorder.requests
+
+    @property
+    def name(self) -> str:
+        return self.scenario.name
+
+    @property
+    def partial(self) -> bool:
+        return self.verdict == "interrupted"
+
+    @property
+    def slo(self) -> SLO:
+        return self.scenario.slo
+
+    @property
+    def limits(self) -> Limits:
+        return self.scenario.engine
+
+    @cached_property
+    def requests(self) -> pd.DataFrame:
+        """One row a request, in the order of ids."""
+        return self._requests.table()
+
+    @property
+    def iteration_pieces(self) -> list[pd.DataFrame]:
+        """The iterations table in pieces, for whoever writes it out without holding all of it."""
+        return self._log.tables()
+
+    @cached_property
+    def iterations(self) -> pd.DataFrame:
+        """One row an iteration; empty where the scenario does not keep them."""
+        return pd.concat(self.iteration_pieces, ignore_index=True)
+
+    @cached_property
+    def itl_sample(self) -> WeightedSample:
+        """Gaps between successive tokens of finished requests, as values with counts (ns)."""
+        ends, _ = self._log.decode_log()
+        return pooled_itl(self._requests.segment_table(), ends)
+
+    @property
+    def itl(self) -> NDArray[np.float64]:
+        """Every gap between two tokens of one request, in seconds, pooled over all requests."""
+        return self.itl_sample.expand()
+
+    @cached_property
+    def summary(self) -> dict[str, Any]:
+        """vLLM's `bench serve` keys, and those of encoder and cache."""
+        measure = self.scenario.measure
+        ends, counts = self._log.decode_log()
+        figures = summarise(
+            self.requests,
+            self.itl_sample,
+            iterations=self.iterations if measure.iterations else None,
+            slo=self.slo,
+            warmup_requests=measure.warmup_requests,
+            warmup=measure.warmup,
+            decode_ends=np.column_stack([ends / 1e9, counts]),
+        )
+        memory = {"allocation_failures": self.allocation_failures, "peak_encoder_bytes": self.peak_encoder_bytes}
+        return {**figures, **memory}
+
+    @cached_property
+    def load(self) -> str | None:
+        """`offered 12.0 requests/s, served 9.1: the queue grows`, where that is so."""
+        return None if self.scenario.workload.closed_loop else load_verdict(self.requests)
+
+    def __repr__(self) -> str:
+        return f"<Run {self.name}: {self.scenario.policy.kind}, {len(self._requests)} requests, {self.verdict}>"

@@ -1,0 +1,76 @@
+"""Runs a scenario in the simulated world and hands back its tables, figures and verdict."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from sim.clock import now
+from sim.engine import OutOfMemoryError
+from sim.result import Run
+from sim.scenario import Scenario
+from sim.stalled import blockers
+from sim.world import World, resolve
+from workloads.errors import InputError
+
+Progress = Callable[[int], None]  # is told how many requests are done
+
+
+def run(
+    scenario: str | Path | Scenario, set: Mapping[str, Any] | None = None, *, progress: Progress | None = None
+) -> Run:
+    """Simulate a scenario, given as a file or as an object; `set` changes dotted paths of a file first.
+
+    An interrupt (Ctrl-C) ends it early: the result then is `partial`. Raises InputError for wrong input.
+    """
+    if isinstance(scenario, Scenario):
+        if set:
+            raise InputError("set goes with a scenario file; use model_copy on an object")
+        return simulate(scenario, progress=progress)
+    return simulate(Scenario.load(scenario, set), progress=progress)
+
+
+def simulate(scenario: Scenario, *, progress: Progress | None = None) -> Run:
+    """One run from its first event to its last."""
+    resolved, profile, notes = resolve(scenario)
+    world = World(resolved, profile, progress)
+    verdict = "finished"
+    try:
+        with _few_collections():
+            world.env.run()
+    except KeyboardInterrupt:
+        verdict = "interrupted"
+    except OutOfMemoryError:
+        verdict = "out of memory"
+    if verdict == "finished" and world.recorder.under_way:
+        verdict = "stalled"
+    blocked = _close(world, resolved, verdict)
+    return Run(resolved, world, profile, verdict=verdict, notes=notes, blockers=blocked)
+
+
+def _close(world: World, scenario: Scenario, verdict: str) -> dict[int, str]:
+    """Whoever is left gets a row that says so, with its blocker if nothing could happen any more."""
+    status = "stalled" if verdict == "stalled" else "unfinished"
+    reasons = blockers(world.state, scenario.policy) if verdict == "stalled" else {}
+    for request in list(world.recorder.under_way):
+        world.recorder.leave_unfinished(request, status, reasons.get(request, f"the run was {verdict}"))
+    return {request.id: reason for request, reason in reasons.items()}
+
+
+@contextmanager
+def _few_collections() -> Iterator[None]:
+    """What a run makes lives until its end or dies by reference count, so looking for cycles is wasted time."""
+    thresholds = gc.get_threshold()
+    gc.freeze()
+    gc.set_threshold(100_000, 50, 100)
+    try:
+        yield
+    finally:
+        gc.set_threshold(*thresholds)
+        gc.unfreeze()
+
+
+__all__ = ["Run", "now", "run", "simulate"]

@@ -1,0 +1,44 @@
+"""Who waits for what, when nothing can happen any more."""
+
+from policies.builder import Blocked, PlanBuilder
+from policies.policy import Policy
+from policies.request_state import RequestState
+from policies.serving import ServingState
+
+
+def blockers(state: ServingState, policy: Policy) -> dict[RequestState, str]:
+    """For every request in the engine, what it waits for, in one line; asks the policy once more, changes nothing."""
+    builder = PlanBuilder(state, 0)
+    policy.schedule(builder)
+    blocked = builder.plan.blocked
+    reasons = {r: _blocked(state, builder, r, blocked[r]) for r in state.contexts if r in blocked}
+    for request in state.contexts:
+        reasons.setdefault(request, _unblocked(builder, request))
+    for request in state.waiting:
+        reasons[request] = "waits in the queue: " + ("behind the requests above" if state.contexts else "for a seat")
+    return reasons
+
+
+def _blocked(state: ServingState, builder: PlanBuilder, request: RequestState, blocked: Blocked) -> str:
+    item = request.items[blocked.item]
+    if blocked.why in ("items", "tokens"):
+        left = builder.encoder_items_left if blocked.why == "items" else builder.encoder_tokens_left
+        return f"waits for encoder {blocked.why}: item {blocked.item} has {item.encoder_tokens} tokens, {left} left"
+    others = _holders(state, request)
+    reserved = f", {builder.reserved_rows} reserved for another" if blocked.why == "reservation" else ""
+    return (
+        f"waits for {blocked.num_rows} encoder-cache rows for item {blocked.item}: of {state.encoder_cache_rows}, "
+        f"{state.cache.held_rows} held by {others}{reserved}"
+    )
+
+
+def _holders(state: ServingState, request: RequestState) -> str:
+    rows = {r: sum(entry.num_rows for entry in r.holds.values()) for r in state.contexts if r.holds}
+    named = [f"{'itself' if r is request else f'request {r.id}'} ({count})" for r, count in rows.items()]
+    return ", ".join(named) or "nobody"
+
+
+def _unblocked(builder: PlanBuilder, request: RequestState) -> str:
+    if builder.missing(request):
+        return "waits for its items, behind a request whose KV blocks are not free"
+    return f"waits for KV blocks: {request.remaining} tokens to prefill, {builder.free_blocks} blocks free"

@@ -1,0 +1,104 @@
+"""Builds what a scenario describes: resolved limits, and an engine with its backend, front end and clients."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+import simpy
+
+from policies.limits import Limits
+from policies.serving import ServingState
+from sim.clients import open_loop, start_users
+from sim.clock import now
+from sim.cost_model import CostModel
+from sim.engine import Engine
+from sim.front_end import Preparation
+from sim.memory import MemoryLedger
+from sim.profiles import Profile, load_profile
+from sim.recorder import Recorder
+from sim.scenario import Scenario
+from sim.served import ServedRequest
+from sim.simulated import SimulatedBackend
+from workloads.request import Request
+
+
+class Resolved(NamedTuple):
+    """A scenario with every default filled in, and what had to be changed, one line each."""
+
+    scenario: Scenario
+    profile: Profile
+    notes: list[str]
+
+
+def resolve(scenario: Scenario) -> Resolved:
+    """Budgets, cache rows and KV blocks as numbers; a resolved scenario resolves to itself."""
+    profile, model = load_profile(scenario.profile), scenario.model
+    largest = scenario.workload.largest_item(seed=scenario.seed, model=model)
+    row_bytes, budgeted = model.embedding_row_bytes, scenario.policy.budgeted
+    limits, notes = scenario.engine.resolve(largest_item=largest, row_bytes=row_bytes, budgeted=budgeted)
+    if limits.num_kv_blocks is None:
+        limits = limits.model_copy(update={"num_kv_blocks": _kv_blocks(scenario, limits, profile)})
+    if profile.model != model.name:
+        notes.append(f"priced as {profile.model}: profile {scenario.profile} was not measured on {model.name}")
+    return Resolved(scenario.model_copy(update={"engine": limits}), profile, notes)
+
+
+def _kv_blocks(scenario: Scenario, limits: Limits, profile: Profile) -> int:
+    """What an engine that profiles its encoder leaves for the KV cache (SEMANTICS S30); none did before budgets."""
+    model, ledger = scenario.model, MemoryLedger.from_profile(profile)
+    tokens, rows = limits.encoder_max_num_tokens, limits.encoder_cache_rows
+    return ledger.num_kv_blocks(
+        limits.free_gpu_memory_fraction,
+        limits.block_size,
+        model.kv_bytes_per_token,
+        boundary_encoder_tokens=tokens if isinstance(tokens, int) else 0,
+        encoder_cache_bytes=rows * model.embedding_row_bytes if isinstance(rows, int) else 0,
+    )
+
+
+class World:
+    """One engine with everything around it, on one SimPy environment; `scenario` must be resolved."""
+
+    def __init__(self, scenario: Scenario, profile: Profile, progress: Callable[[int], None] | None = None) -> None:
+        self.env = simpy.Environment(0)
+        self.recorder = Recorder(keep_iterations=scenario.measure.iterations, progress=progress)
+        self.state = ServingState(scenario.engine)
+        self.backend = self._backend(scenario, profile)
+        self.engine = Engine(
+            self.env,
+            self.state,
+            scenario.policy,
+            self.backend,
+            self.recorder,
+            fast_path=scenario.simulation.fast_path,
+            end_when_out_of_memory=scenario.simulation.out_of_memory == "end_run",
+        )
+        self._preparation = Preparation(self.env, scenario.front_end, self.engine.deliver)
+        self._timeout = round((scenario.clients.timeout or 0) * 1e9)
+        self._start_clients(scenario)
+
+    def _backend(self, scenario: Scenario, profile: Profile) -> SimulatedBackend:
+        limits, model = scenario.engine, scenario.model
+        kv_bytes = self.state.pool.num_blocks * limits.block_size * model.kv_bytes_per_token
+        cost, ledger = CostModel.from_profile(profile), MemoryLedger.from_profile(profile)
+        return SimulatedBackend(cost, self.state, ledger, kv_bytes=kv_bytes, row_bytes=model.embedding_row_bytes)
+
+    def _start_clients(self, scenario: Scenario) -> None:
+        requests = scenario.workload.requests(seed=scenario.seed, model=scenario.model)
+        users = scenario.workload.closed_loop
+        if users is None:
+            self.env.process(open_loop(self.env, requests, self.send))
+        else:
+            start_users(self.env, requests, self.send, users, np.random.default_rng([scenario.seed, 1]))
+
+    def send(self, request: Request) -> ServedRequest:
+        """A client sends a request now."""
+        served = ServedRequest(request, now(self.env))
+        self.recorder.arrive(served)
+        if self._timeout:
+            expired = self.env.timeout(self._timeout)
+            expired.callbacks.append(lambda _: self.engine.cancel(served, "the client's timeout"))
+        self._preparation.prepare(served)
+        return served

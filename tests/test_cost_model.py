@@ -1,0 +1,105 @@
+"""The cost model: its formula by hand, its corrections, and decode runs equal to single iterations to the bit."""
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sim.cost_model import CostModel
+from sim.profiles import load_profile
+
+PROFILES = {name: load_profile(f"h200/{name}") for name in ("qwen3-vl-8b", "qwen2-vl-7b")}
+MODELS = {name: CostModel.from_profile(profile) for name, profile in PROFILES.items()}
+ROUND = CostModel(
+    host=7,
+    encode_fixed=1000.0,
+    encode_token=2.0,
+    encode_square=0.5,
+    gemm_floor=300.0,
+    gemm_token=4.0,
+    gemm_slope=1.0,
+    gemm_power=2.0,
+    prefill_fixed=50.0,
+    prefill_token=3.0,
+    prefill_half_pair=0.25,
+    decode_fixed=20.0,
+    decode_sequence=5.0,
+    decode_context=0.5,
+)
+
+
+def test_nothing_costs_nothing() -> None:
+    assert ROUND.encode(0, 0) == 0
+    assert ROUND.compute([], 0, 0) == 0
+    assert ROUND.decode_run(0, 0, 3).tolist() == [0.0, 0.0, 0.0]
+
+
+def test_by_hand() -> None:
+    assert ROUND.encode(30, 500) == 1000 + 60 + 250  # frames of 10 and 20 tokens
+    # gemm(100) = hypot(300, 400) + 100 = 600; pairs 60*(10+30) + 40*20 = 3200, at 0.5 each
+    assert ROUND.compute([(60, 10), (40, 0)], 0, 0) == 600 + 50 + 300 + 1600
+    assert ROUND.compute([(60, 10), (30, 0)], 10, 900) == 600 + 50 + 270 + (2400 + 450) // 2 + 20 + 50 + 450
+    assert ROUND.compute([], 100, 900) == 600 + 20 + 500 + 450
+
+
+def test_halves_round_to_even() -> None:
+    assert [ROUND.compute([], 100, context) for context in (1, 2, 3)] == [1120, 1121, 1122]  # .5, whole, .5
+    assert ROUND.decode_run(100, 1, 2).tolist() == [1120.0, 1170.0]
+
+
+def test_power_does_not_overflow() -> None:
+    steep = replace(ROUND, gemm_power=64.0, gemm_token=1e5)
+    assert steep.compute([(1_000_000, 0)], 0, 0) > 10**11  # (1e11) ** 64 is no float
+
+
+@given(
+    st.sampled_from(sorted(MODELS)),
+    st.integers(1, 4096),
+    st.one_of(st.integers(0, 10_000_000), st.integers(0, 2**52)),
+    st.integers(0, 64),
+)
+def test_decode_run_is_bit_identical(name: str, num_decodes: int, context: int, n: int) -> None:
+    model = MODELS[name]
+    run = model.decode_run(num_decodes, context, n)
+    assert run.dtype == np.float64
+    assert [int(t) for t in run] == [model.compute([], num_decodes, context + k * num_decodes) for k in range(n)]
+
+
+def test_long_decode_run() -> None:
+    model = MODELS["qwen3-vl-8b"]
+    run = model.decode_run(3, 500, 5000)
+    assert len(run) == 5000
+    assert all(run[k] == model.compute([], 3, 500 + 3 * k) for k in range(0, 5000, 7))
+    assert model.decode_run(3, 500, 5000) is not run  # the caller may write into it
+
+
+@given(st.sampled_from(sorted(MODELS)), st.integers(1, 16384), st.integers(0, 100_000), st.integers(1, 256))
+def test_more_work_takes_longer(name: str, chunk: int, cached: int, decodes: int) -> None:
+    model, context = MODELS[name], decodes * cached
+    alone = model.compute([(chunk, cached)], 0, 0)
+    assert 0 < alone <= model.compute([(chunk, cached + 1)], 0, 0) < model.compute([(chunk + 1, cached + 1)], 0, 0)
+    assert max(alone, model.compute([], decodes, context)) < model.compute([(chunk, cached)], decodes, context)
+
+
+def test_corrections_can_be_left_off() -> None:
+    profile = PROFILES["qwen3-vl-8b"]
+    plain, full = CostModel.from_profile(profile, corrected=False), MODELS["qwen3-vl-8b"]
+    assert (plain.host, full.host) == (0, 300_000)
+    assert full.encode(4096, 4096**2) - plain.encode(4096, 4096**2) == 9_000_000
+    assert math.isclose(full.compute([(2048, 0)], 8, 9000), 1.05 * plain.compute([(2048, 0)], 8, 9000), abs_tol=1)
+
+
+@pytest.mark.parametrize(("images", "tokens", "ms"), [(4, 3520, 49.6), (8, 3520, 90.4), (4, 8160, 145.3)])
+def test_encoder_of_a_measured_server(images: int, tokens: int, ms: float) -> None:
+    """An SGLang server's log, Qwen3-VL-8B on one H200."""
+    assert MODELS["qwen3-vl-8b"].encode(images * tokens, images * tokens**2) / 1e6 == pytest.approx(ms, rel=0.1)
+
+
+@pytest.mark.parametrize(("decodes", "context", "ms"), [(64, 11000, 30.5), (1, 5000, 5.47)])
+def test_decode_of_a_measured_server(decodes: int, context: int, ms: float) -> None:
+    """The same log."""
+    model = MODELS["qwen3-vl-8b"]
+    assert (model.host + model.compute([], decodes, decodes * context)) / 1e6 == pytest.approx(ms, rel=0.1)

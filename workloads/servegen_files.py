@@ -1,0 +1,94 @@
+"""ServeGen's files: one client's arrival rates by ten minutes, and its distributions of every field by six hours."""
+
+import ast
+import csv
+import json
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from workloads.distributions import Empirical
+from workloads.errors import InputError
+from workloads.frozen import FloatArray
+from workloads.trace import lines
+
+WINDOW = 600.0  # seconds for which one line of a client's trace holds
+FIELDS = ("text_tokens", "image_count", "image_tokens", "output_tokens")
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """Ten minutes of one client's arrivals."""
+
+    start: float  # seconds
+    rate: float  # requests per second
+    gaps: str  # Gamma or Weibull; empty where the rate is 0
+    shape: float
+
+    def unit_gaps(self, rng: np.random.Generator, n: int) -> FloatArray:
+        """Gaps with this window's variation and mean 1."""
+        if self.gaps == "Gamma":
+            return rng.gamma(self.shape, 1 / self.shape, n)
+        return rng.weibull(self.shape, n) / math.gamma(1 + 1 / self.shape)
+
+    def times(self, first: float, rng: np.random.Generator) -> tuple[FloatArray, float]:
+        """Arrivals in seconds, and how far the next one lies past the end; both ends in expected arrivals.
+
+        Time is stretched by the rate, so a gap that crosses into the next window goes on at its pace.
+        """
+        mass, sums = self.rate * WINDOW, np.array([first])
+        while sums[-1] < mass:
+            gaps = self.unit_gaps(rng, 16 + int(mass - sums[-1]))
+            sums = np.concatenate([sums, sums[-1] + np.cumsum(gaps)])
+        inside = int(np.searchsorted(sums, mass))
+        return self.start + sums[:inside] / self.rate if inside else sums[:0], float(sums[inside]) - mass
+
+
+@dataclass(frozen=True, slots=True)
+class Dataset:
+    """What a client sends from `start` on: one distribution a field, each drawn on its own."""
+
+    start: float  # seconds
+    fields: dict[str, Empirical]
+
+
+def read_windows(path: Path) -> Iterator[Window]:
+    """Lines of start, rate, coefficient of variation, distribution family, shape, scale; idle ones have rate 0."""
+    for number, line in lines(path):
+        try:
+            start, rate, _, family, shape, _ = next(csv.reader([line]))
+            window = Window(float(start), float(rate), family, float(shape))
+            check_window(window)
+        except ValueError as error:
+            raise InputError(f"{path}:{number}: {error}") from error
+        yield window
+
+
+def check_window(window: Window) -> None:
+    """ValueError on what nothing can be drawn from."""
+    if not (0 <= window.rate < math.inf and 0 <= window.start < math.inf):
+        raise ValueError(f"start and rate must be finite and not negative, got {window.start} and {window.rate}")
+    least = {"Gamma": 1e-6, "Weibull": 0.05}.get(window.gaps, math.inf)  # below, a mean gap is beyond any float
+    if window.rate and not least <= window.shape < math.inf:
+        raise ValueError(f"no gaps can be drawn from {window.gaps or 'no distribution'} with shape {window.shape:g}")
+
+
+def read_datasets(path: Path) -> list[Dataset]:
+    """The distributions by start in seconds; each is a string that spells a mapping of value to probability."""
+    text = "\n".join(line for _, line in lines(path))
+    try:
+        windows = json.loads(text).items()
+        datasets = [
+            Dataset(float(start), {field: Empirical(values=ast.literal_eval(fields[field])) for field in FIELDS})
+            for start, fields in windows
+        ]
+    except KeyError as error:
+        raise InputError(f"{path}: no field {error}") from error
+    except (ValueError, SyntaxError, TypeError, AttributeError) as error:
+        raise InputError(f"{path}: not a ServeGen dataset ({str(error).splitlines()[0]})") from error
+    if not datasets:
+        raise InputError(f"{path}: no distributions")
+    return sorted(datasets, key=lambda dataset: dataset.start)

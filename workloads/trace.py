@@ -1,0 +1,120 @@
+"""What all traces have in common: the file, the window replayed and its speed; one clear line for a bad one."""
+
+import itertools
+import math
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import AfterValidator, PositiveInt, ValidationInfo, model_validator
+
+from workloads.arrivals import Concurrency
+from workloads.errors import InputError
+from workloads.frozen import NANOSECONDS, Frozen, NonNegative, Positive
+from workloads.models import VisionLanguageModel
+from workloads.request import MultimodalItem, Request
+from workloads.workload import largest
+
+
+def _relative_to_scenario(path: Path, info: ValidationInfo) -> Path:
+    """A relative path starts at `base` of the validation context: the folder of the scenario."""
+    base = (info.context or {}).get("base")
+    return path if base is None else Path(base) / path
+
+
+class Trace(Frozen):
+    """A recorded load: replayed from `start` to `end` seconds of its own time, `speedup` times as fast."""
+
+    path: Annotated[Path, AfterValidator(_relative_to_scenario)]
+    speedup: Positive = 1.0
+    start: NonNegative = 0.0
+    end: Positive | None = None
+    limit: PositiveInt | None = None  # at most so many requests
+
+    @model_validator(mode="after")
+    def _window(self) -> "Trace":
+        if self.end is not None and self.end <= self.start:
+            raise ValueError(f"end {self.end:g} must be after start {self.start:g}")
+        return self
+
+    @property
+    def closed_loop(self) -> Concurrency | None:
+        return None
+
+    @property
+    def num_requests(self) -> int | None:
+        return None
+
+    def rows(self, seed: int, model: VisionLanguageModel) -> Iterator[Request]:
+        """The recorded requests in time order, arrivals in the trace's own time; ids do not matter."""
+        raise NotImplementedError
+
+    def largest_item(self, *, seed: int, model: VisionLanguageModel) -> MultimodalItem | None:
+        """By reading the trace once."""
+        return largest(item for request in self.requests(seed=seed, model=model) for item in request.items)
+
+    def requests(self, *, seed: int, model: VisionLanguageModel) -> Iterator[Request]:
+        """The requests in the window. InputError at once if there are none, later at a corrupt line."""
+        requests = self._replayed(seed, model)
+        first = next(requests, None)
+        if first is None:
+            window = "" if not self.start and self.end is None else " in the window from start to end"
+            raise InputError(f"{self.path}: no requests{window}")
+        return itertools.chain([first], requests)
+
+    def _replayed(self, seed: int, model: VisionLanguageModel) -> Iterator[Request]:
+        start, end = round(self.start * NANOSECONDS), math.inf if self.end is None else self.end * NANOSECONDS
+        inside = (row for row in self._until(end, seed, model) if row.arrival >= start)
+        for id, r in enumerate(itertools.islice(inside, self.limit)):
+            arrival = r.arrival - start
+            if self.speedup != 1:  # a float cannot hold every nanosecond, so times at normal speed are left alone
+                arrival = round(arrival / self.speedup)
+            yield Request(id, arrival, r.prompt_tokens, r.output_tokens, r.items, r.block_hashes)
+
+    def _until(self, end: float, seed: int, model: VisionLanguageModel) -> Iterator[Request]:
+        return itertools.takewhile(lambda row: row.arrival < end, self.rows(seed, model))
+
+
+def lines(path: Path) -> Iterator[tuple[int, str]]:
+    """The file's lines that are not empty, with their numbers from 1."""
+    try:
+        with path.open(encoding="utf-8-sig", newline=None) as file:
+            for number, line in enumerate(file, start=1):
+                if line.strip():
+                    yield number, line.strip()
+    except OSError as error:
+        raise InputError(f"{path}: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise InputError(f"{path}: not a text file in UTF-8") from error
+
+
+def parsed(path: Path, read: Callable[[str], Request], numbered: Iterator[tuple[int, str]]) -> Iterator[Request]:
+    """Each line read as a request; what is wrong with one is said with its number."""
+    latest = -math.inf
+    for number, line in numbered:
+        try:
+            request = read(line)
+            if request.arrival < latest:
+                raise ValueError("arrives before the line above; sort the trace by time")
+            check(request)
+        except (ValueError, KeyError, TypeError, OverflowError) as error:
+            raise InputError(f"{path}:{number}: {error}") from error
+        latest = request.arrival
+        yield request
+
+
+def check(request: Request) -> None:
+    """ValueError on what no client can ask for."""
+    if request.prompt_tokens < 1 or request.output_tokens < 1:
+        raise ValueError(
+            f"prompt and output need at least one token, got {request.prompt_tokens} and {request.output_tokens}"
+        )
+    if request.arrival < 0:
+        raise ValueError(f"arrival {request.arrival} is negative")
+    end = 0
+    for item in request.items:
+        if not 0 < item.embeds <= item.length or math.prod(item.grid) != item.encoder_tokens:
+            raise ValueError(f"item at {item.offset}: grid, encoder_tokens, length and embeds do not go together")
+        if item.offset < end or item.offset + item.length > request.prompt_tokens:
+            raise ValueError(f"item at {item.offset}: overlaps the one before or runs past the prompt")
+        end = item.offset + item.length
