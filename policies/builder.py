@@ -121,7 +121,7 @@ class PlanBuilder:
     def attach_hits(self, requests: Iterable[RequestState]) -> None:
         """Attach whatever the cache has of each request's items, in prompt order."""
         for request in requests:
-            if request.next_item < len(request.items):
+            if request.has_items_ahead:
                 for index in self.missing(request):
                     self.attach(request, index)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from heapq import heappop, heappush
-from operator import itemgetter
 
 from policies.blocks import KVBlockPool
 from policies.request_state import RequestState
@@ -109,23 +108,15 @@ class DecodeCohort:
         return growth
 
     def _grow_more(self, steps: int) -> list[int]:
-        free, growth = self._pool.free, []
-        for step, group in self._crossings(steps):
-            for request in group:
-                request.blocks.append(free.pop())
-                growth.append(step)
-        return growth
-
-    def _crossings(self, steps: int) -> list[tuple[int, dict[RequestState, None]]]:
-        """(step, members that need a block at it) of the steps 1, 2, ... steps - 1 from now, in order."""
-        size, now = self._block_size, self.steps
-        crossings = []
+        size, now, pool = self._block_size, self.steps, self._pool
+        growth: list[int] = []
         for phase, group in self._crossing.items():
-            for step in range((phase - now) % size or size, steps, size):
-                crossings.append((step, group))
-        if len(self._crossing) > 1:
-            crossings.sort(key=itemgetter(0))
-        return crossings
+            crossed = range((phase - now) % size or size, steps, size)
+            if crossed:
+                for request in group:
+                    request.blocks += pool.take(len(crossed))
+                    growth += crossed
+        return growth
 
     def pop_finished(self) -> list[RequestState]:
         """The members whose answers are complete now, in order of admission; they leave the cohort."""

@@ -66,13 +66,15 @@ class RequestState:
         """Tokens still to prefill."""
         return self.target - self.num_computed_tokens
 
+    @property
+    def has_items_ahead(self) -> bool:
+        """Whether prefill has items yet to pass."""
+        return self.next_item < len(self.items)
+
     def missing(self) -> list[int]:
         """Indices of the items that prefill still needs and that the request holds no finished output of."""
         holds = self.holds
         return [i for i in range(self.next_item, len(self.items)) if i not in holds or not holds[i].ready]
-
-    def needs_encoder(self) -> bool:
-        return self.next_item < len(self.items) and bool(self.missing())
 
     def __repr__(self) -> str:
         return f"request {self.id}"

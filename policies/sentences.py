@@ -17,7 +17,7 @@ def encode_first_come(builder: PlanBuilder, requests: Iterable[RequestState], *,
     With `reserve`, the first request left incomplete keeps the rows that it still misses (S23).
     """
     for request in requests:
-        if not encode_in_prompt_order(builder, request) and reserve:
+        if request.has_items_ahead and not encode_in_prompt_order(builder, request) and reserve:
             builder.reserve(request)
 
 

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from sim.profiles import Profile
 
 NS_PER_MS = 1e6
+QUANTUM = 2.0**-12  # ns; what decode costs are whole multiples of, so that sums and products of them are exact
 _steps: NDArray[np.float64] = np.arange(1024, dtype=np.float64)
 
 
@@ -21,6 +22,10 @@ def _first_steps(n: int) -> NDArray[np.float64]:
     if n > len(_steps):
         _steps = np.arange(2 * n, dtype=np.float64)
     return _steps[:n]
+
+
+def _quantised(nanoseconds: float) -> float:
+    return round(nanoseconds / QUANTUM) * QUANTUM
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +68,7 @@ class CostModel:
             prefill_half_pair=model * c.P2.value / 2,
             decode_fixed=model * c.D0.value,
             decode_sequence=model * c.D1.value,
-            decode_context=model * c.D2.value,
+            decode_context=_quantised(model * c.D2.value),
         )
 
     def encode(self, tokens: int, squares: int) -> int:
@@ -87,18 +92,17 @@ class CostModel:
         return round(elapsed)
 
     def decode_run(self, num_decodes: int, context_tokens: int, n: int) -> NDArray[np.float64]:
-        """`n` successive decode-only iterations, the context growing by one token per decode in each.
+        """`n` successive decode-only iterations, host time included, each context growing by one token in each.
 
-        The same numbers as `compute([], num_decodes, context_tokens + k * num_decodes)` to the last bit,
-        as long as contexts stay below 2**53: the same operations in the same order, and rint rounds as round does.
+        To the last bit `host + compute([], num_decodes, context_tokens + k * num_decodes)`: all terms are multiples
+        of one quantum, so in any order the arithmetic is exact while an iteration takes less than half an hour,
+        and rint rounds as round does.
         """
-        if not num_decodes:
-            return np.zeros(n)
-        run = _first_steps(n) * num_decodes
-        run += context_tokens
-        run *= self.decode_context
-        run += self._decode(num_decodes)
-        return np.rint(run, out=run)
+        run = _first_steps(n) * (self.decode_context * num_decodes)
+        run += self._decode(num_decodes) + self.decode_context * context_tokens
+        np.rint(run, out=run)
+        run += self.host
+        return run
 
     def _gemm(self, tokens: int) -> float:
         """Weights-bound turning compute-bound; the greater is factored out, since (G1 * T)**p would overflow."""
@@ -114,5 +118,5 @@ class CostModel:
         elapsed = self._decodes.get(num_decodes)
         if elapsed is None:
             attention = self.decode_fixed + self.decode_sequence * num_decodes
-            elapsed = self._decodes[num_decodes] = self._gemm(num_decodes) + attention
+            elapsed = self._decodes[num_decodes] = _quantised(self._gemm(num_decodes) + attention)
         return elapsed

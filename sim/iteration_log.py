@@ -1,10 +1,10 @@
-"""One row for every iteration, kept small: a run of decode iterations is written once and unrolled in bulk."""
+"""One row for every iteration, kept small: a run of decode iterations is one entry, unrolled when it is asked for."""
 
-from collections.abc import Sequence
+from array import array
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 
 from policies.plan import IterationPlan
@@ -12,64 +12,65 @@ from policies.serving import ServingState
 from sim.backend import Outcome
 
 Ints = NDArray[np.int64]
-COLUMNS = (
-    "num_items",
-    "encoder_tokens",
-    "num_prefill_tokens",
-    "num_decodes",
-    "context_tokens",
-    "kv_blocks_used",
-    "encoder_rows_held",
-    "encoder_rows_resident",
-    "num_running",
-    "num_waiting",
-)
+Columns = dict[str, NDArray[Any]]
+
 TIMES = ("start", "end", "encode", "compute", "host")
-FLUSH = 16384  # entries unrolled at a time
+COUNTS = (
+    *("num_items", "encoder_tokens", "num_prefill_tokens", "num_decodes", "context_tokens", "kv_blocks_used"),
+    *("encoder_rows_held", "encoder_rows_resident", "num_running", "num_waiting"),
+)
+FIELDS = (
+    "count",
+    "start",
+    "total",
+    "num_decodes",
+    "encode",
+    "host",
+    *(name for name in COUNTS if name != "num_decodes"),
+)
+SHORT = 4  # fields of an entry where no table is kept
+PIECE = 2048  # entries unrolled at a time: what is unrolled stays small enough to be allocated again and again
 
 
 class IterationLog:
-    """Times are integer nanoseconds in here and become seconds in the table."""
+    """Times are integer nanoseconds in the log and seconds in the table."""
 
     def __init__(self, keep: bool = True) -> None:
-        """Without `keep`, only the times of decode steps are remembered, which the ITL needs."""
+        """Without `keep` only what the ITL needs is remembered, and the table is empty."""
         self.keep = keep
         self.decode_steps = 0  # steps of the decode cohort so far
         self.num_iterations = 0
-        self._entries: list[tuple[int, ...]] = []
-        self._runs: list[NDArray[Any]] = []  # whole times of the iterations of the entries that are runs
-        self._growth: list[int] = []  # for each KV block that a run took, the iteration since the last flush
-        self._flushed = 0  # iterations before that
-        self._chunks: list[dict[str, Any]] = []
-        self._step_ends: list[Ints] = []
-        self._step_counts: list[Ints] = []
+        self._entries = array("q")  # FIELDS of each entry, flat
+        self._runs: list[NDArray[Any]] = []  # whole times of the iterations of entries that are runs
+        self._growth = array("q")  # for each KV block that a run took after its first iteration, in which one
 
     def add(self, plan: IterationPlan, outcome: Outcome, state: ServingState, start: int) -> None:
         """One iteration, or a run of them, as it stands after `begin`."""
-        cache, run = state.cache, outcome.run
+        run = outcome.run
         if run is None:
-            count = 1
+            count, total = 1, outcome.total
         else:
-            count = len(run)
-            self._runs.append(run)
+            count, total = len(run), outcome.host + outcome.compute
+            self._add_run(run)
         self.num_iterations += count
         num_decodes = plan.num_decodes
         if num_decodes:
             self.decode_steps += count
-        entries = self._entries
-        if len(entries) == FLUSH:
-            self._flush()
-        entries.append(
+        if not self.keep:
+            self._entries.extend((count, start, total, num_decodes))
+            return
+        cache = state.cache
+        self._entries.extend(
             (
                 count,
                 start,
+                total,
+                num_decodes,
                 outcome.encode,
-                outcome.compute,
                 outcome.host,
                 len(plan.encode),
                 plan.encoder_tokens,
                 plan.num_prefill_tokens,
-                num_decodes,
                 plan.context_tokens,
                 state.pool.num_blocks - len(state.pool.free),
                 cache.held_rows,
@@ -79,75 +80,88 @@ class IterationLog:
             )
         )
 
+    def _add_run(self, run: NDArray[Any]) -> None:
+        """Many small arrays are now and then made one large one."""
+        if len(self._runs) == PIECE:
+            self._runs = [np.concatenate(self._runs)]
+        self._runs.append(run)
+
     def grow(self, growth: Sequence[int], count: int) -> None:
         """KV blocks taken within the run of `count` iterations that was added last, by iteration of the run."""
-        first = self.num_iterations - self._flushed - count
-        self._growth += [first + offset for offset in growth]
-
-    def _flush(self) -> None:
-        """Unroll the entries into columns: `entry` is the one that each iteration belongs to."""
-        if not self._entries:
-            return
-        table = np.array(self._entries, dtype=np.int64).T.copy()
-        counts = table[0]
-        firsts = np.cumsum(counts) - counts  # iteration at which each entry begins
-        entry = _entries(firsts, int(counts.sum()))
-        totals = self._totals(table, counts, entry)
-        ends = np.cumsum(totals)
-        ends += (table[1] - (ends[firsts] - totals[firsts]))[entry]
-        decodes = table[8].astype(np.int32)[entry]
-        steps = decodes > 0
-        self._step_ends.append(ends[steps])
-        self._step_counts.append(decodes[steps])
         if self.keep:
-            self._keep(table, firsts, entry, ends, totals, decodes)
-        self._flushed = self.num_iterations
-        self._entries.clear()
-        self._runs.clear()
-        self._growth.clear()
-
-    def _totals(self, table: Ints, counts: Ints, entry: Ints) -> Ints:
-        totals = (table[2] + table[3] + table[4])[entry]
-        if self._runs:
-            in_run = (counts > 1)[entry]
-            totals[in_run] = np.concatenate([run for run in self._runs if len(run) > 1] or [np.zeros(0)])
-        return totals
-
-    def _keep(self, table: Ints, firsts: Ints, entry: Ints, ends: Ints, totals: Ints, decodes: Ints) -> None:
-        encode, host = table[2][entry], table[4][entry]
-        chunk = {"start": ends - totals, "end": ends, "encode": encode, "compute": totals - encode - host, "host": host}
-        for name, values in zip(COLUMNS, table[5:].astype(np.int32), strict=True):
-            chunk[name] = values[entry]
-        chunk["context_tokens"] = table[9][entry] + decodes * (np.arange(len(entry)) - firsts[entry])
-        if self._growth:
-            grown = np.cumsum(np.bincount(self._growth, minlength=len(entry)))
-            chunk["kv_blocks_used"] += (grown - grown[firsts][entry]).astype(np.int32)
-        self._chunks.append(chunk)
+            first = self.num_iterations - count
+            self._growth.extend([first + offset for offset in growth])
 
     def decode_log(self) -> tuple[Ints, Ints]:
         """(end in ns, number of decodes) of every step of the cohort."""
-        self._flush()
-        if not self._step_ends:
-            return np.zeros(0, np.int64), np.zeros(0, np.int64)
-        return np.concatenate(self._step_ends), np.concatenate(self._step_counts)
+        ends, counts = np.empty(self.decode_steps, np.int64), np.empty(self.decode_steps, np.int32)
+        done = 0
+        for piece in self._unrolled():
+            step = piece.decodes > 0
+            size = int(step.sum())
+            ends[done : done + size] = piece.ends[step]
+            counts[done : done + size] = piece.decodes[step]
+            done += size
+        return ends, counts
 
-    def tables(self) -> "list[pd.DataFrame]":
-        """The iterations in order, in pieces; empty where they are not kept."""
-        self._flush()
-        pieces, first = [], 0
-        for chunk in self._chunks:
-            size = len(chunk["end"])
-            numbers = np.arange(first, first + size)
-            first += size
-            times = {name: chunk[name] / 1e9 for name in TIMES}
-            counted = {name: chunk[name] for name in COLUMNS}
-            pieces.append(pd.DataFrame({"iteration": numbers, **times, **counted}))
-        return pieces or [pd.DataFrame({name: [] for name in ("iteration", *TIMES, *COLUMNS)})]
+    def pieces(self) -> Iterator[Columns]:
+        """The table in order, piece by piece; nothing where it is not kept."""
+        if self.keep:
+            growth = (
+                np.bincount(np.frombuffer(self._growth, np.int64), minlength=1) if self._growth else np.zeros(1, int)
+            )
+            for piece in self._unrolled():
+                yield piece.columns(growth)
+
+    def _unrolled(self) -> Iterator["_Piece"]:
+        width = len(FIELDS) if self.keep else SHORT
+        table = np.array(self._entries, dtype=np.int64).reshape(-1, width)
+        runs = np.concatenate(self._runs) if self._runs else np.zeros(0)
+        iteration = in_runs = 0
+        for first in range(0, len(table), PIECE):
+            piece = _Piece(table[first : first + PIECE].T, iteration, runs[in_runs:])
+            iteration += len(piece.ends)
+            in_runs += piece.num_in_runs
+            yield piece
 
 
-def _entries(firsts: Ints, size: int) -> Ints:
-    """For each iteration the entry it belongs to (as `numpy.repeat`, at a fifth of its time)."""
-    entry = np.zeros(size, dtype=np.int64)
-    entry[firsts[1:]] = 1
-    np.cumsum(entry, out=entry)
-    return entry
+class _Piece:
+    """Some entries, unrolled: `entry` is the one that each iteration belongs to."""
+
+    def __init__(self, table: Ints, iteration: int, runs: NDArray[Any]) -> None:
+        counts, starts, totals, decodes = table[:SHORT]
+        self.table = table
+        self.iteration = iteration  # number of the first one
+        self.firsts = np.cumsum(counts) - counts  # place of each entry's first iteration
+        self.entry = np.zeros(int(counts.sum()), dtype=np.int64)
+        self.entry[self.firsts[1:]] = 1
+        np.cumsum(self.entry, out=self.entry)
+        self.num_in_runs = int(counts[counts > 1].sum())
+        self.totals = totals[self.entry]
+        self.totals[(counts > 1)[self.entry]] = runs[: self.num_in_runs]
+        self.ends = np.cumsum(self.totals)
+        self.ends += (starts - (self.ends[self.firsts] - self.totals[self.firsts]))[self.entry]
+        self.decodes = decodes[self.entry]
+
+    def columns(self, growth: Ints) -> Columns:
+        field = {name: row[self.entry] for name, row in zip(FIELDS[SHORT:], self.table[SHORT:], strict=True)}
+        encode, host = field.pop("encode"), field.pop("host")
+        numbers = np.arange(self.iteration, self.iteration + len(self.entry))
+        field["num_decodes"] = self.decodes
+        field["context_tokens"] += self.decodes * (numbers - self.iteration - self.firsts[self.entry])
+        field["kv_blocks_used"] += self._grown(growth)
+        times = (self.ends - self.totals, self.ends, encode, self.totals - encode - host, host)
+        return {
+            "iteration": numbers,
+            **{name: values / 1e9 for name, values in zip(TIMES, times, strict=True)},
+            **{name: field[name] for name in COUNTS},
+        }
+
+    def _grown(self, growth: Ints) -> Ints:
+        """KV blocks that each iteration's run has taken by then; `growth` are those taken in every iteration."""
+        taken = np.zeros(len(self.entry), np.int64)
+        known = growth[self.iteration : self.iteration + len(taken)]
+        taken[: len(known)] = known
+        np.cumsum(taken, out=taken)
+        grown: Ints = taken - taken[self.firsts][self.entry]
+        return grown

@@ -14,15 +14,13 @@ FIELDS = (
     *("encode", "prefill", "reservation_wait", "encoder_budget_wait"),
     *("num_encodes", "num_cache_hits", "num_preemptions", "status", "reason"),
 )
-FLUSH = 16384
 
 
 class RequestLog:
     """Times are integer nanoseconds in here, -1 where they never came; the table has seconds and NaN."""
 
     def __init__(self) -> None:
-        self._rows: list[tuple[int, ...]] = []
-        self._chunks: list[NDArray[np.int64]] = []
+        self._rows = array("q")  # FIELDS of each request, flat
         self._size = 0
         self._texts: dict[str, int] = {"": 0}
         self.segments = array("q")  # (first token, its next decode step, number of steps, continues another), flat
@@ -41,7 +39,7 @@ class RequestLog:
             self._add_segments(request, decode_steps)
         joined = request.joined
         self._size += 1
-        self._rows.append(
+        self._rows.extend(
             (
                 request.id,
                 request.arrival,
@@ -65,8 +63,6 @@ class RequestLog:
                 self._code(request.reason),
             )
         )
-        if len(self._rows) == FLUSH:
-            self._flush()
 
     def _add_segments(self, request: ServedRequest, decode_steps: int) -> None:
         for index, (time, step, steps) in enumerate(request.segments):
@@ -74,11 +70,6 @@ class RequestLog:
 
     def _code(self, text: str) -> int:
         return self._texts.setdefault(text, len(self._texts))
-
-    def _flush(self) -> None:
-        if self._rows:
-            self._chunks.append(np.array(self._rows, dtype=np.int64))
-            self._rows.clear()
 
     def segment_table(self) -> NDArray[np.int64]:
         """Rows of (first token, its next decode step, number of steps, whether it continues the row before)."""
@@ -88,8 +79,7 @@ class RequestLog:
 
     def table(self) -> pd.DataFrame:
         """All rows in the order of request ids."""
-        self._flush()
-        rows = np.concatenate(self._chunks) if self._chunks else np.zeros((0, len(FIELDS)), np.int64)
+        rows = np.array(self._rows, dtype=np.int64).reshape(-1, len(FIELDS))
         rows = rows[np.argsort(rows[:, 0], kind="stable")]
         column = {name: rows[:, index] for index, name in enumerate(FIELDS)}
         ttft = _between(column["arrival"], column["first_token"])

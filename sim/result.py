@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import cached_property
 from typing import Any
 
@@ -10,6 +11,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from policies.limits import Limits
+from sim.iteration_log import COUNTS, TIMES, Columns
 from sim.itl import pooled_itl
 from sim.metrics import load_verdict, summarise
 from sim.profiles import Profile
@@ -66,14 +68,15 @@ class Run:
         return self._requests.table()
 
     @property
-    def iteration_pieces(self) -> list[pd.DataFrame]:
-        """The iterations table in pieces, for whoever writes it out without holding all of it."""
-        return self._log.tables()
+    def iteration_pieces(self) -> Iterator[Columns]:
+        """The iterations table column by column, in pieces, for whoever writes it without holding all of it."""
+        return self._log.pieces()
 
     @cached_property
     def iterations(self) -> pd.DataFrame:
         """One row an iteration; empty where the scenario does not keep them."""
-        return pd.concat(self.iteration_pieces, ignore_index=True)
+        pieces = [pd.DataFrame(piece, copy=False) for piece in self.iteration_pieces]
+        return pd.concat(pieces, ignore_index=True) if pieces else pd.DataFrame(columns=["iteration", *TIMES, *COUNTS])
 
     @cached_property
     def itl_sample(self) -> WeightedSample:

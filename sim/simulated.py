@@ -38,14 +38,14 @@ class SimulatedBackend:
 
     def _run(self, plan: IterationPlan, max_iterations: int, first: int, compute: int, horizon: float) -> Outcome:
         """Iterations only get longer as contexts grow, so the first one bounds how many the horizon can need."""
-        cost, limit = self.cost, max_iterations
-        if first and horizon < first * limit:
+        limit = max_iterations
+        if horizon < first * limit:
             limit = int(-(-horizon // first))
-        run = cost.decode_run(plan.num_decodes, plan.context_tokens, limit)
-        run += cost.host
+        run = self.cost.decode_run(plan.num_decodes, plan.context_tokens, limit)
         ends = run.cumsum()
-        count = min(limit, int(ends.searchsorted(horizon)) + 1)
-        return Outcome(cost.host, 0, compute, int(ends[count - 1]), run[:count])
+        if ends[-1] > horizon:
+            run = run[: ends.searchsorted(horizon) + 1]
+        return Outcome(self.cost.host, 0, compute, int(ends[len(run) - 1]), run)
 
     def _mixed(self, plan: IterationPlan) -> Outcome:
         cost, encode = self.cost, 0
