@@ -93,9 +93,8 @@ class DecodeCohort:
         """Give a block to every member that crosses at the next step."""
         crossing = self._crossing.get(self.steps % self._block_size)
         if crossing:
-            free = self._pool.free
-            for request in crossing:
-                request.blocks.append(free.pop())
+            for request, block in zip(crossing, self._pool.take(len(crossing)), strict=True):
+                request.blocks.append(block)
 
     def advance(self, steps: int) -> list[int]:
         """That many steps were taken; the first one's blocks were given by `grow`, those of the others are now.

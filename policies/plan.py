@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import Literal, NamedTuple
 
 from policies.decodes import DecodeCohort
 from policies.request_state import RequestState
 
-if TYPE_CHECKING:
-    from policies.builder import Blocked
+
+class Blocked(NamedTuple):
+    """What refused a request's item: `items`, `tokens` or `rows` that are spent, or a `reservation` of rows."""
+
+    why: Literal["items", "tokens", "rows", "reservation"]
+    item: int  # index of the item, in the request's prompt
+    num_rows: int  # that were asked for
 
 
 class IterationPlan:
@@ -47,7 +52,7 @@ class IterationPlan:
         self.context_tokens = 0  # that the decodes attend to; set by begin
 
     def __bool__(self) -> bool:
-        return bool(self.decode or self.prefill or self.encode)
+        return self.decode is not None or bool(self.prefill or self.encode)
 
     @property
     def decodes_only(self) -> bool:

@@ -25,6 +25,9 @@ class Completed(NamedTuple):
     growth: Sequence[int]  # for each KV block that a run took after its first iteration, how many later
 
 
+NOTHING = Completed([], [], (), ())  # one more token for every decode, and no more
+
+
 def _number(limit: int | str | None) -> int:
     return limit if isinstance(limit, int) else UNBOUNDED
 
@@ -147,10 +150,12 @@ class ServingState:
         """Account for what ran: tokens, releases, finishes. More than one iteration only where only decodes ran."""
         growth: Sequence[int] = ()
         finished: list[RequestState] = []
-        emitted: list[RequestState] = []
         if plan.decode is not None:
             growth = plan.decode.advance(num_iterations)
             finished = plan.decode.pop_finished()
+            if not (finished or growth or plan.prefill or plan.encode):
+                return NOTHING
+        emitted: list[RequestState] = []
         for request in failed:
             self.abort(request)
         for request, index in plan.encode:

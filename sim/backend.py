@@ -3,8 +3,6 @@
 from collections.abc import Sequence
 from typing import Any, NamedTuple, Protocol
 
-from numpy.typing import NDArray
-
 from policies.plan import IterationPlan
 from policies.request_state import RequestState
 
@@ -16,7 +14,7 @@ class Outcome(NamedTuple):
     encode: int
     compute: int  # of the only iteration, or of the first one of a run
     total: int  # of all of them
-    run: NDArray[Any] | None = None  # what each iteration took in all, as whole floats
+    run: Sequence[int] | None = None  # what each iteration took in all, in ns
     failed: Sequence[RequestState] = ()  # whom the iteration failed
     reason: str = ""  # why
 
@@ -28,7 +26,7 @@ class Outcome(NamedTuple):
 class Backend(Protocol):
     """Launch and wait are two calls so that planning can one day overlap the device."""
 
-    def launch(self, plan: IterationPlan, max_iterations: int, horizon: float) -> Any:
+    def launch(self, plan: IterationPlan, max_iterations: int, horizon: int) -> Any:
         """Start one iteration, or up to `max_iterations` equal ones until one ends `horizon` ns from now or later."""
 
     def wait(self, handle: Any) -> Outcome:

@@ -6,26 +6,15 @@ t = host + encode + gemm(T) + prefill_attention + decode_attention
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-import numpy as np
-from numpy.typing import NDArray
-
 from sim.profiles import Profile
 
 NS_PER_MS = 1e6
-QUANTUM = 2.0**-12  # ns; what decode costs are whole multiples of, so that sums and products of them are exact
-_steps: NDArray[np.float64] = np.arange(1024, dtype=np.float64)
+SHIFT = 12  # decode iterations are priced in whole 2**-12 ns, so that one and many come out equal to the last bit
+HALF = 1 << SHIFT - 1  # rounds to the nearest nanosecond, halves up
 
 
-def _first_steps(n: int) -> NDArray[np.float64]:
-    """0, 1, ... n-1 as a view of one array that grows on demand."""
-    global _steps
-    if n > len(_steps):
-        _steps = np.arange(2 * n, dtype=np.float64)
-    return _steps[:n]
-
-
-def _quantised(nanoseconds: float) -> float:
-    return round(nanoseconds / QUANTUM) * QUANTUM
+def _quanta(nanoseconds: float) -> int:
+    return round(nanoseconds * (1 << SHIFT))
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +36,11 @@ class CostModel:
     decode_sequence: float  # D1
     decode_context: float  # D2
     _gemms: dict[int, float] = field(default_factory=dict, init=False, repr=False, compare=False)
-    _decodes: dict[int, float] = field(default_factory=dict, init=False, repr=False, compare=False)
+    _context_quanta: int = field(init=False, repr=False, compare=False)
+    _decodes: dict[int, int] = field(default_factory=dict, init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_context_quanta", _quanta(self.decode_context))
 
     @classmethod
     def from_profile(cls, profile: Profile, corrected: bool = True) -> "CostModel":
@@ -68,7 +61,7 @@ class CostModel:
             prefill_half_pair=model * c.P2.value / 2,
             decode_fixed=model * c.D0.value,
             decode_sequence=model * c.D1.value,
-            decode_context=_quantised(model * c.D2.value),
+            decode_context=model * c.D2.value,
         )
 
     def encode(self, tokens: int, squares: int) -> int:
@@ -80,7 +73,9 @@ class CostModel:
     def compute(self, prefill: Sequence[tuple[int, int]], num_decodes: int, context_tokens: int) -> int:
         """The language model over prefill chunks (tokens, tokens already cached) and decodes (summed context)."""
         if not prefill:
-            return round(self._decode(num_decodes) + self.decode_context * context_tokens) if num_decodes else 0
+            return (
+                self._decode(num_decodes) + self._context_quanta * context_tokens + HALF >> SHIFT if num_decodes else 0
+            )
         tokens = double_pairs = 0
         for chunk, cached in prefill:
             tokens += chunk
@@ -91,18 +86,16 @@ class CostModel:
             elapsed += self.decode_fixed + self.decode_sequence * num_decodes + self.decode_context * context_tokens
         return round(elapsed)
 
-    def decode_run(self, num_decodes: int, context_tokens: int, n: int) -> NDArray[np.float64]:
+    def decode_run(self, num_decodes: int, context_tokens: int, n: int) -> list[int]:
         """`n` successive decode-only iterations, host time included, each context growing by one token in each.
 
-        To the last bit `host + compute([], num_decodes, context_tokens + k * num_decodes)`: all terms are multiples
-        of one quantum, so in any order the arithmetic is exact while an iteration takes less than half an hour,
-        and rint rounds as round does.
+        Exactly `host + compute([], num_decodes, context_tokens + k * num_decodes)` for k = 0, 1, ... n - 1.
         """
-        run = _first_steps(n) * (self.decode_context * num_decodes)
-        run += self._decode(num_decodes) + self.decode_context * context_tokens
-        np.rint(run, out=run)
-        run += self.host
-        return run
+        first = self._decode(num_decodes) + self._context_quanta * context_tokens + (self.host << SHIFT) + HALF
+        slope = self._context_quanta * num_decodes
+        if not slope:
+            return [first >> SHIFT] * n
+        return [quanta >> SHIFT for quanta in range(first, first + n * slope, slope)]
 
     def _gemm(self, tokens: int) -> float:
         """Weights-bound turning compute-bound; the greater is factored out, since (G1 * T)**p would overflow."""
@@ -113,10 +106,10 @@ class CostModel:
             elapsed = self._gemms[tokens] = high * bend + self.gemm_slope * tokens
         return elapsed
 
-    def _decode(self, num_decodes: int) -> float:
-        """All of a decode-only iteration but its context."""
+    def _decode(self, num_decodes: int) -> int:
+        """All of a decode-only iteration but its context, in quanta."""
         elapsed = self._decodes.get(num_decodes)
         if elapsed is None:
             attention = self.decode_fixed + self.decode_sequence * num_decodes
-            elapsed = self._decodes[num_decodes] = _quantised(self._gemm(num_decodes) + attention)
+            elapsed = self._decodes[num_decodes] = _quanta(self._gemm(num_decodes) + attention)
         return elapsed

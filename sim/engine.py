@@ -8,7 +8,7 @@ from policies.builder import PlanBuilder
 from policies.feasible import why_never
 from policies.plan import IterationPlan
 from policies.policy import FOREVER, Policy
-from policies.serving import ServingState
+from policies.serving import NOTHING, ServingState
 from sim.backend import Backend
 from sim.clock import Later, now
 from sim.recorder import Recorder
@@ -79,13 +79,6 @@ class Engine:
             self._stable_until = self.policy.stable_until(builder)
         return builder.plan
 
-    def _repeats(self, plan: IterationPlan) -> int:
-        """How many times the plan may run before a member finishes or the KV blocks do."""
-        decodes = plan.decode
-        if not self.fast_path or decodes is None or not plan.decodes_only:
-            return 1
-        return decodes.steps_with_blocks(decodes.steps_to_finish)
-
     def _wake(self) -> None:
         if self._idle is not None:
             self._idle.succeed()
@@ -105,14 +98,19 @@ class Engine:
                 yield self._idle
                 recorder.waited(plan, now(env) - start)
                 continue
-            recorder.planned(plan, start)
-            repeats = self._repeats(plan)
+            repeats, horizon = 1, 0
+            if not plan.decodes_only:
+                recorder.planned(plan, start)
+            elif self.fast_path:  # until a member finishes, the blocks run out, or anything happens
+                repeats = state.decodes.steps_with_blocks(state.decodes.steps_to_finish)
+                horizon = int(min(env.peek(), self._stable_until)) - start
             state.begin(plan)
-            horizon = 0.0 if repeats == 1 else min(env.peek(), self._stable_until) - start
             outcome = backend.wait(backend.launch(plan, repeats, horizon))
             yield Later(env, outcome.total)
             recorder.iterated(plan, outcome, state, start)
-            recorder.completed(state.complete(plan, outcome.num_iterations, outcome.failed), outcome, now(env))
+            completed = state.complete(plan, outcome.num_iterations, outcome.failed)
+            if completed is not NOTHING:
+                recorder.completed(completed, outcome, now(env))
             if outcome.failed and self.end_when_out_of_memory:
                 raise OutOfMemoryError(outcome.reason)
 

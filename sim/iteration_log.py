@@ -1,6 +1,5 @@
 """One row for every iteration, kept small: a run of decode iterations is one entry, unrolled when it is asked for."""
 
-from array import array
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -10,6 +9,7 @@ from numpy.typing import NDArray
 from policies.plan import IterationPlan
 from policies.serving import ServingState
 from sim.backend import Outcome
+from sim.ledger import Ledger
 
 Ints = NDArray[np.int64]
 Columns = dict[str, NDArray[Any]]
@@ -40,9 +40,9 @@ class IterationLog:
         self.keep = keep
         self.decode_steps = 0  # steps of the decode cohort so far
         self.num_iterations = 0
-        self._entries = array("q")  # FIELDS of each entry, flat
-        self._runs: list[NDArray[Any]] = []  # whole times of the iterations of entries that are runs
-        self._growth = array("q")  # for each KV block that a run took after its first iteration, in which one
+        self._entries = Ledger()  # FIELDS of each entry, flat
+        self._runs = Ledger()  # whole times of the iterations of entries that are runs
+        self._growth = Ledger()  # for each KV block that a run took after its first iteration, in which one
 
     def add(self, plan: IterationPlan, outcome: Outcome, state: ServingState, start: int) -> None:
         """One iteration, or a run of them, as it stands after `begin`."""
@@ -51,7 +51,7 @@ class IterationLog:
             count, total = 1, outcome.total
         else:
             count, total = len(run), outcome.host + outcome.compute
-            self._add_run(run)
+            self._runs.extend(run)
         self.num_iterations += count
         num_decodes = plan.num_decodes
         if num_decodes:
@@ -80,19 +80,13 @@ class IterationLog:
             )
         )
 
-    def _add_run(self, run: NDArray[Any]) -> None:
-        """Many small arrays are now and then made one large one."""
-        if len(self._runs) == PIECE:
-            self._runs = [np.concatenate(self._runs)]
-        self._runs.append(run)
-
     def grow(self, growth: Sequence[int], count: int) -> None:
         """KV blocks taken within the run of `count` iterations that was added last, by iteration of the run."""
         if self.keep:
             first = self.num_iterations - count
             self._growth.extend([first + offset for offset in growth])
 
-    def decode_log(self) -> tuple[Ints, Ints]:
+    def decode_log(self) -> tuple[Ints, NDArray[np.int32]]:
         """(end in ns, number of decodes) of every step of the cohort."""
         ends, counts = np.empty(self.decode_steps, np.int64), np.empty(self.decode_steps, np.int32)
         done = 0
@@ -107,16 +101,14 @@ class IterationLog:
     def pieces(self) -> Iterator[Columns]:
         """The table in order, piece by piece; nothing where it is not kept."""
         if self.keep:
-            growth = (
-                np.bincount(np.frombuffer(self._growth, np.int64), minlength=1) if self._growth else np.zeros(1, int)
-            )
+            growth = np.bincount(self._growth.array())
             for piece in self._unrolled():
                 yield piece.columns(growth)
 
     def _unrolled(self) -> Iterator["_Piece"]:
         width = len(FIELDS) if self.keep else SHORT
-        table = np.array(self._entries, dtype=np.int64).reshape(-1, width)
-        runs = np.concatenate(self._runs) if self._runs else np.zeros(0)
+        table = self._entries.array().reshape(-1, width)
+        runs = self._runs.array()
         iteration = in_runs = 0
         for first in range(0, len(table), PIECE):
             piece = _Piece(table[first : first + PIECE].T, iteration, runs[in_runs:])

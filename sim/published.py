@@ -1,18 +1,40 @@
 """Published figures that a scenario is shown beside: cited, labelled, and never tuned to."""
 
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import model_validator
+from pydantic import AfterValidator, model_validator
 
 from policies import POLICIES
+from sim.complaints import nearest
+from sim.metrics import TTFT_PARTS
 from workloads.errors import InputError
 from workloads.frozen import Frozen
+
+LATENCIES = ("ttft", "tpot", "itl", "e2el")
+STATISTICS = ("mean", "median", "std", "p50", "p90", "p95", "p99")
+METRICS = (
+    *("completed", "failed", "rejected", "cancelled", "stalled", "unfinished", "duration", "concurrency"),
+    *("total_input_tokens", "total_input_text_tokens", "total_input_vision_tokens", "total_output_tokens"),
+    *("request_throughput", "request_goodput", "slo_attainment", "output_throughput", "total_token_throughput"),
+    *("max_output_tokens_per_s", "max_concurrent_requests"),
+    *(f"{statistic}_{latency}_ms" for latency in LATENCIES for statistic in STATISTICS),
+    *(f"mean_{part}_ms" for part in TTFT_PARTS),
+    *("num_encodes", "encoder_cache_hits", "encoder_cache_hit_rate", "num_preemptions", "num_iterations"),
+    *("total_encoder_tokens", "encoder_busy_fraction", "engine_busy_fraction"),
+    *("max_kv_blocks_used", "max_encoder_rows_held", "allocation_failures", "peak_encoder_bytes"),
+)
+
+
+def _metric(value: str) -> str:
+    if value not in METRICS:
+        raise InputError(f"unknown metric {value!r}{nearest(value, list(METRICS))}")
+    return value
 
 
 class PublishedFigure(Frozen):
     """One figure, or one change in percent, of a metric of `summary.json` under a policy."""
 
-    metric: str
+    metric: Annotated[str, AfterValidator(_metric)]
     policy: str = "head_of_line"
     value: float | None = None  # as published, in the metric's unit
     change_percent: float | None = None  # as published, from `against` to `policy`

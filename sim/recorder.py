@@ -27,9 +27,7 @@ class Recorder:
         self.under_way[request] = None
 
     def planned(self, plan: IterationPlan, now: int) -> None:
-        """Before `begin`: who becomes active now, and whose answer is interrupted."""
-        if plan.decodes_only:
-            return
+        """Before `begin`, where more than decodes is planned: who becomes active, and whose answer is interrupted."""
         self.decisions.add(plan, self.iterations.num_iterations)
         for request in served(plan.admitted):
             request.admitted = now

@@ -1,11 +1,10 @@
 """One row for every request that left, and its token times as slices of the log of decode steps."""
 
-from array import array
-
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from sim.ledger import Ledger
 from sim.served import ServedRequest
 
 FIELDS = (
@@ -20,10 +19,10 @@ class RequestLog:
     """Times are integer nanoseconds in here, -1 where they never came; the table has seconds and NaN."""
 
     def __init__(self) -> None:
-        self._rows = array("q")  # FIELDS of each request, flat
+        self._rows = Ledger()  # FIELDS of each request, flat
         self._size = 0
         self._texts: dict[str, int] = {"": 0}
-        self.segments = array("q")  # (first token, its next decode step, number of steps, continues another), flat
+        self.segments = Ledger()  # (first token, its next decode step, number of steps, continues another), flat
 
     def __len__(self) -> int:
         return self._size
@@ -73,13 +72,11 @@ class RequestLog:
 
     def segment_table(self) -> NDArray[np.int64]:
         """Rows of (first token, its next decode step, number of steps, whether it continues the row before)."""
-        return (
-            np.frombuffer(self.segments, dtype=np.int64).reshape(-1, 4) if self.segments else np.zeros((0, 4), np.int64)
-        )
+        return self.segments.array().reshape(-1, 4)
 
     def table(self) -> pd.DataFrame:
         """All rows in the order of request ids."""
-        rows = np.array(self._rows, dtype=np.int64).reshape(-1, len(FIELDS))
+        rows = self._rows.array().reshape(-1, len(FIELDS))
         rows = rows[np.argsort(rows[:, 0], kind="stable")]
         column = {name: rows[:, index] for index, name in enumerate(FIELDS)}
         ttft = _between(column["arrival"], column["first_token"])

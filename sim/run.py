@@ -10,10 +10,11 @@ from typing import Any
 
 from sim.clock import now
 from sim.engine import OutOfMemoryError
+from sim.interrupts import between_events
 from sim.result import Run
 from sim.scenario import Scenario
 from sim.stalled import blockers
-from sim.world import World, resolve
+from sim.world import Resolved, World, resolve
 from workloads.errors import InputError
 
 Progress = Callable[[int], None]  # is told how many requests are done
@@ -35,11 +36,16 @@ def run(
 
 def simulate(scenario: Scenario, *, progress: Progress | None = None) -> Run:
     """One run from its first event to its last."""
-    resolved, profile, notes = resolve(scenario)
+    return simulate_resolved(resolve(scenario), progress=progress)
+
+
+def simulate_resolved(checked: Resolved, *, progress: Progress | None = None) -> Run:
+    """As `simulate`, of a scenario that has been resolved before."""
+    resolved, profile, notes = checked
     world = World(resolved, profile, progress)
     verdict = "finished"
     try:
-        with _few_collections():
+        with _few_collections(), between_events(world.env):
             world.env.run()
     except KeyboardInterrupt:
         verdict = "interrupted"
@@ -73,4 +79,4 @@ def _few_collections() -> Iterator[None]:
         gc.unfreeze()
 
 
-__all__ = ["Run", "now", "run", "simulate"]
+__all__ = ["Run", "now", "run", "simulate", "simulate_resolved"]

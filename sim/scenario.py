@@ -2,26 +2,50 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, NonNegativeInt
+from pydantic import AfterValidator, Field, NonNegativeInt, ValidationInfo
 
 from policies import AnyPolicy
 from policies.limits import Limits
 from sim.front_end import FrontEnd
+from sim.profiles import load_profile
 from sim.published import Published
-from sim.scenario_file import decode, read
+from sim.scenario_file import load
 from sim.slo import SLO
 from workloads import AnyWorkload, Model
-from workloads.frozen import Frozen, NonNegative, Positive
+from workloads.errors import InputError
+from workloads.frozen import Frozen
+
+CENTURIES = 1e10  # seconds; with more, nanoseconds would not fit an int64
+
+Patience = Annotated[float, Field(gt=0, le=CENTURIES, allow_inf_nan=False)]
+WarmUp = Annotated[float, Field(ge=0, le=CENTURIES, allow_inf_nan=False)]
+
+
+def _name(value: str) -> str:
+    if not re.fullmatch(r"\w[\w.+-]{0,79}", value):
+        raise InputError(
+            f"names a folder: at most 80 letters, digits and . _ + -, a letter or digit first, not {value!r}"
+        )
+    return value
+
+
+def _profile(value: str, info: ValidationInfo) -> str:
+    """One that exists. A JSON file's path starts at the scenario's folder, as that of a trace does."""
+    base = (info.context or {}).get("base")
+    path = str((Path(base) / value).resolve()) if base is not None and value.endswith(".json") else value
+    load_profile(path)
+    return path
 
 
 class Clients(Frozen):
     """How patient the clients are."""
 
-    timeout: Positive | None = None  # seconds until a client cancels; left out: it waits forever
+    timeout: Patience | None = None  # seconds until a client cancels; left out: it waits forever
 
 
 class Measure(Frozen):
@@ -29,7 +53,7 @@ class Measure(Frozen):
 
     iterations: bool = True  # write the iterations table; without it long runs need far less memory
     warmup_requests: NonNegativeInt = 0  # the first to arrive do not count
-    warmup: NonNegative = 0.0  # nor do those that arrive in the first seconds
+    warmup: WarmUp = 0.0  # nor do those that arrive in the first seconds
 
 
 class Simulation(Frozen):
@@ -42,10 +66,10 @@ class Simulation(Frozen):
 class Scenario(Frozen):
     """One run, ready to be simulated: `Scenario.load("scenarios/x.yaml", {"policy.kind": "fcfs"})`."""
 
-    name: Annotated[str, Field(pattern=r"^[\w.+-]+$", max_length=80)] = "scenario"
+    name: Annotated[str, AfterValidator(_name)] = "scenario"  # left out: the file's
     seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
     model: Model
-    profile: str  # `<device>/<model>` in scenarios/profiles, or a JSON file
+    profile: Annotated[str, AfterValidator(_profile)]  # `<device>/<model>` in scenarios/profiles, or a JSON file
     workload: AnyWorkload
     policy: AnyPolicy
     engine: Limits = Limits()
@@ -62,5 +86,4 @@ class Scenario(Frozen):
 
         Raises InputError, one line with the file and the path in it, for whatever is wrong.
         """
-        file = Path(path)
-        return decode(cls, read(file), file, set or {})
+        return load(cls, Path(path), set or {})

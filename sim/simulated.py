@@ -23,7 +23,7 @@ class SimulatedBackend:
         self.allocation_failures = 0
         self.peak_encoder_bytes = 0  # activations and outputs at their worst moment
 
-    def launch(self, plan: IterationPlan, max_iterations: int, horizon: float) -> Outcome:
+    def launch(self, plan: IterationPlan, max_iterations: int, horizon: int) -> Outcome:
         cost = self.cost
         if plan.encode or plan.prefill:
             return self._mixed(plan)
@@ -36,16 +36,16 @@ class SimulatedBackend:
     def wait(self, handle: Outcome) -> Outcome:
         return handle
 
-    def _run(self, plan: IterationPlan, max_iterations: int, first: int, compute: int, horizon: float) -> Outcome:
+    def _run(self, plan: IterationPlan, max_iterations: int, first: int, compute: int, horizon: int) -> Outcome:
         """Iterations only get longer as contexts grow, so the first one bounds how many the horizon can need."""
         limit = max_iterations
         if horizon < first * limit:
-            limit = int(-(-horizon // first))
+            limit = -(-horizon // first)
         run = self.cost.decode_run(plan.num_decodes, plan.context_tokens, limit)
-        ends = run.cumsum()
-        if ends[-1] > horizon:
-            run = run[: ends.searchsorted(horizon) + 1]
-        return Outcome(self.cost.host, 0, compute, int(ends[len(run) - 1]), run)
+        total = sum(run)
+        while total - run[-1] >= horizon:
+            total -= run.pop()
+        return Outcome(self.cost.host, 0, compute, total, run)
 
     def _mixed(self, plan: IterationPlan) -> Outcome:
         cost, encode = self.cost, 0

@@ -1,6 +1,7 @@
 """Who waits for what, when nothing can happen any more."""
 
-from policies.builder import Blocked, PlanBuilder
+from policies.builder import PlanBuilder
+from policies.plan import Blocked
 from policies.policy import Policy
 from policies.request_state import RequestState
 from policies.serving import ServingState

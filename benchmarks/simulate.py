@@ -1,0 +1,95 @@
+"""Speed and memory of the simulator: one JSON line a workload, as multiples of a bare SimPy timeout in the same run.
+
+`python benchmarks/simulate.py [text] [stepwise] [images] [million]`; each workload runs in a process of its own.
+"""
+
+import json
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Generator
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+TEXT = {"workload.num_requests": 10_000}
+WORKLOADS: dict[str, tuple[str, dict[str, Any]]] = {
+    "text": ("text_only.yaml", TEXT),
+    "stepwise": (
+        "text_only.yaml",
+        {
+            "workload.num_requests": 256,
+            "workload.arrivals": {"kind": "at_once"},
+            "workload.text_tokens": {"kind": "uniform", "min": 64, "max": 80},
+            "workload.output_tokens": 20_000,
+            "engine.max_num_seqs": 256,
+            "engine.num_kv_blocks": 400_000,
+            "simulation.fast_path": False,
+        },
+    ),
+    "images": ("bursty_images.yaml", {"workload.num_requests": 10_000, "policy.kind": "head_of_line"}),
+    "million": ("text_only.yaml", {"workload.num_requests": 1_000_000, "measure.iterations": False}),
+}
+
+
+def bare_timeout(count: int = 300_000) -> float:
+    """Seconds that SimPy takes for one timeout and nothing else; the best of a few, as the machine is shared."""
+    import simpy
+
+    def process(env: simpy.Environment) -> Generator[simpy.Event, None, None]:
+        for _ in range(count):
+            yield env.timeout(1)
+
+    def once() -> None:
+        env = simpy.Environment()
+        env.process(process(env))
+        env.run()
+
+    return min(timed(once) for _ in range(3)) / count
+
+
+def timed(function: Callable[[], None]) -> float:
+    start = time.perf_counter()
+    function()
+    return time.perf_counter() - start
+
+
+def measure(name: str) -> dict[str, Any]:
+    """Simulate one workload, front end on, and write its tables."""
+    from sim import Scenario
+    from sim.output import write_run
+    from sim.run import simulate
+
+    file, changes = WORKLOADS[name]
+    scenario = Scenario.load(ROOT / "scenarios" / file, changes)
+    before, start = bare_timeout(), time.perf_counter()
+    run = simulate(scenario)
+    with tempfile.TemporaryDirectory() as folder:
+        write_run(run, name, Path(folder))
+    elapsed = time.perf_counter() - start
+    bare = min(before, bare_timeout())
+    requests, iterations = len(run.requests), run.num_iterations
+    return {
+        "workload": name,
+        "requests": requests,
+        "iterations": iterations,
+        "requests_per_second": round(requests / elapsed, 1),
+        "iterations_per_second": round(iterations / elapsed, 1),
+        "bare_timeouts_per_request": round(elapsed / requests / bare, 1),
+        "bare_timeouts_per_iteration": round(elapsed / iterations / bare, 2),
+        "peak_rss_mb": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024, 1),
+    }
+
+
+def main(names: list[str]) -> None:
+    if names[:1] == ["--here"]:
+        print(json.dumps(measure(names[1])), flush=True)
+        return
+    for name in names or WORKLOADS:
+        subprocess.run([sys.executable, __file__, "--here", name], check=True)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

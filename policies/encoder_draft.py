@@ -1,0 +1,154 @@
+"""The encoder's side of a plan in the making: which items to encode, attach, charge or reserve rows for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Literal
+
+from policies.encoder_cache import Key
+from policies.plan import Blocked, IterationPlan
+from policies.request_state import RequestState
+from policies.serving import ServingState
+
+
+class EncoderDraft:
+    """Items, encoder tokens and encoder-cache rows of one iteration, spent in the draft alone."""
+
+    __slots__ = (
+        "_claimed",
+        "_encoding",
+        "_obtained",
+        "_reserved_for",
+        "encoder_items_left",
+        "encoder_tokens_left",
+        "plan",
+        "reserved_rows",
+        "rows_left",
+        "state",
+    )
+
+    def __init__(self, state: ServingState) -> None:
+        self.state = state
+        self.plan = IterationPlan()
+        self.encoder_items_left = state.encoder_max_num_items
+        self.encoder_tokens_left = state.encoder_max_num_tokens
+        self.rows_left = state.encoder_cache_rows - state.cache.held_rows
+        self.reserved_rows = 0  # of rows_left, kept for the first request left incomplete
+        self._reserved_for: RequestState | None = None
+        self._claimed: set[Key] = set()  # keys that this draft takes rows for, or revives
+        self._encoding: set[Key] = set()  # keys that this draft encodes
+        self._obtained: dict[RequestState, set[int]] = {}  # items that this draft encodes or attaches
+
+    def missing(self, request: RequestState) -> list[int]:
+        """Items of the request that prefill needs and that neither the cache nor this draft has for it."""
+        if request.next_item == len(request.items):
+            return []
+        obtained = self._obtained.get(request)
+        missing = request.missing()
+        return [i for i in missing if i not in obtained] if obtained else missing
+
+    def ready(self, request: RequestState) -> bool:
+        """Whether every item is there when this iteration's prefill begins (encoding comes before it)."""
+        return request.next_item == len(request.items) or not self.missing(request)
+
+    def attach(self, request: RequestState, index: int) -> bool:
+        """Hold an output that is there already, or being encoded in this draft: no budget is spent (S7)."""
+        key = request.keys[index]
+        if key not in self._encoding:
+            entry = self.state.cache.get(key)
+            if entry is None or not entry.ready or not self._revive(key, entry.num_holds, entry.num_rows):
+                return False
+        self.plan.attached.append((request, index))
+        self._obtain(request, index)
+        return True
+
+    def _revive(self, key: Key, num_holds: int, num_rows: int) -> bool:
+        """A released entry that is held again can no longer make room for others; what is reserved stays reserved."""
+        if num_holds == 0 and key not in self._claimed:
+            if num_rows > self.rows_left - self.reserved_rows:
+                return False
+            self.rows_left -= num_rows
+            self._claimed.add(key)
+        return True
+
+    def attach_hits(self, requests: Iterable[RequestState]) -> None:
+        """Attach whatever the cache has of each request's items, in prompt order."""
+        for request in requests:
+            if request.has_items_ahead:
+                for index in self.missing(request):
+                    self.attach(request, index)
+
+    def encode(self, request: RequestState, index: int) -> bool:
+        """Encode one item in this iteration, within items, tokens and rows, or attach it where that is enough."""
+        if self.attach(request, index):
+            return True
+        item, key = request.items[index], request.keys[index]
+        if self.encoder_items_left < 1 or item.encoder_tokens > self.encoder_tokens_left:
+            spent: Literal["items", "tokens"] = "items" if self.encoder_items_left < 1 else "tokens"
+            self.plan.blocked[request] = Blocked(spent, index, item.embeds)
+            return False
+        if index not in request.holds and not self._claim(request, index, key, item.embeds):
+            return False
+        self.encoder_items_left -= 1
+        self.encoder_tokens_left -= item.encoder_tokens
+        self._encoding.add(key)
+        self.plan.encode.append((request, index))
+        self.plan.encoder_tokens += item.encoder_tokens
+        self._obtain(request, index)
+        return True
+
+    def _claim(self, request: RequestState, index: int, key: Key, num_rows: int) -> bool:
+        """Take rows for an output (allocate before compute, S22), unless the draft has them already."""
+        if key in self._claimed:
+            return True
+        if not self._has_rows(request, index, num_rows):
+            return False
+        self.rows_left -= num_rows
+        self._claimed.add(key)
+        return True
+
+    def _has_rows(self, request: RequestState, index: int, num_rows: int) -> bool:
+        if num_rows <= max(0, self.rows_left - self.reserved_rows):
+            return True
+        reserved = num_rows <= self.rows_left
+        self.plan.blocked[request] = Blocked("reservation" if reserved else "rows", index, num_rows)
+        return False
+
+    def reserve(self, request: RequestState) -> bool:
+        """Keep the rows that the request still misses from all later ones; only the first to ask gets it (S23)."""
+        if self._reserved_for is not None:
+            return False
+        self._reserved_for = request
+        self.reserved_rows = self._rows_of(request, self.missing(request))
+        return True
+
+    def charge(self, request: RequestState) -> bool:
+        """Hold every item the request misses, cached or not yet encoded: its whole footprint, or nothing."""
+        missing = [i for i in self.missing(request) if i not in request.holds]
+        rows = self._rows_of(request, missing)
+        if missing and not self._has_rows(request, missing[0], rows):
+            return False
+        self.rows_left -= rows
+        self._claimed.update(request.keys[i] for i in missing)
+        for index in missing:
+            entry = self.state.cache.get(request.keys[index])
+            if entry is not None and entry.ready:
+                self.plan.attached.append((request, index))
+                self._obtain(request, index)
+            else:
+                self.plan.charged.append((request, index))
+        return True
+
+    def _rows_of(self, request: RequestState, indices: list[int]) -> int:
+        """Rows that holding these items would newly take, each key once."""
+        rows, seen, cache = 0, set(self._claimed), self.state.cache
+        for index in indices:
+            key = request.keys[index]
+            entry = cache.get(key)
+            if key not in seen and (entry is None or entry.num_holds == 0):
+                rows += request.items[index].embeds
+            seen.add(key)
+        return rows
+
+    def _obtain(self, request: RequestState, index: int) -> None:
+        self._obtained.setdefault(request, set()).add(index)

@@ -1,0 +1,110 @@
+"""One `tandem run`: every variant checked, then simulated and written, then all of them shown side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from sim.output import remove_plots, write_run, writing
+from sim.progress import ProgressBar
+from sim.published_table import published_tables
+from sim.result import Run
+from sim.run import simulate_resolved
+from sim.tables import new_console, print_table, say, turned_away, waiting
+from sim.variants import Variant, expand, folder_names
+from sim.world import Resolved
+from workloads.errors import InputError
+
+INCOMPLETE, INTERRUPTED = 3, 130  # exit codes
+
+
+class RunCommand:
+    """Raises InputError for wrong input: before anything is run, unless only a trace's later lines are wrong."""
+
+    def __init__(self, files: Sequence[Path], sets: Sequence[str], out: Path | None, plots: bool) -> None:
+        self.plots = plots
+        self.console = new_console()
+        variants = expand(files, sets)
+        self.checked = [(variant, variant.resolve()) for variant in variants]
+        self.base = out or Path("runs", self._name())
+        self.folders = [self.base / name for name in folder_names([variant.label for variant in variants])]
+        if len(variants) == 1:
+            self.folders = [self.base]
+        self.done: list[tuple[Variant, Run]] = []
+
+    def _name(self) -> str:
+        """The scenario's, or those of all."""
+        names = [resolved.scenario.name for _, resolved in self.checked]
+        return "+".join(dict.fromkeys(names))[:80]
+
+    def __call__(self) -> int:
+        """Do it all; returns the exit code."""
+        for folder in self.folders:
+            with writing(folder):
+                folder.mkdir(parents=True, exist_ok=True)
+        for (variant, resolved), folder in zip(self.checked, self.folders, strict=True):
+            if not self._interrupted:
+                self._simulate(variant, resolved, folder)
+        plots = self._write_plots()
+        self._report(plots)
+        if self._interrupted:
+            return INTERRUPTED
+        return 0 if all(run.verdict == "finished" for _, run in self.done) else INCOMPLETE
+
+    @property
+    def _interrupted(self) -> bool:
+        return any(run.partial for _, run in self.done)
+
+    @property
+    def _labelled(self) -> list[tuple[str, Run]]:
+        return [(variant.label or run.name, run) for variant, run in self.done]
+
+    def _simulate(self, variant: Variant, resolved: Resolved, folder: Path) -> None:
+        label = variant.label or resolved.scenario.name
+        try:
+            with ProgressBar(label, resolved.scenario.workload.num_requests) as progress:
+                run = simulate_resolved(resolved, progress=progress)
+        except InputError as error:
+            raise InputError(f"{variant.file}: {error}") from None
+        write_run(run, label, folder)
+        self.done.append((variant, run))
+
+    def _write_plots(self) -> list[Path]:
+        folder = self.base / "plots"
+        with writing(folder):
+            remove_plots(folder)
+            if not self.plots or self._interrupted:
+                return []
+            from sim.plots import write_plots  # with matplotlib, which takes half a second
+
+            return write_plots(self._labelled, folder)
+
+    def _report(self, plots: list[Path]) -> None:
+        self._say_once([(label, note) for label, run in self._labelled for note in run.notes])
+        self._say_once([(label, run.load) for label, run in self._labelled if run.load])
+        print_table(self.console, self._labelled)
+        self._say_once([(label, line) for label, run in self._labelled for line in turned_away(run)])
+        for title, table in published_tables(self.done):
+            say(self.console, title)
+            self.console.print(table)
+        self._say_once([(label, line) for label, run in self._labelled for line in waiting(run)])
+        self._say_where(plots)
+
+    def _say_once(self, lines: Sequence[tuple[str, str]]) -> None:
+        """What several variants say alike is said once, with their labels."""
+        labels: dict[str, list[str]] = {}
+        for label, line in lines:
+            labels.setdefault(line, []).append(label)
+        for line, those in labels.items():
+            prefix = "" if len(those) == len(self.done) else f"{', '.join(those)}: "
+            say(self.console, prefix + line)
+
+    def _say_where(self, plots: list[Path]) -> None:
+        if self._interrupted:
+            left = len(self.checked) - len(self.done)
+            rest = f"; {left} more not started" if left else ""
+            say(self.console, f"interrupted: what had finished is marked partial{rest}")
+        for (label, _), folder in zip(self._labelled, self.folders, strict=False):
+            say(self.console, f"{label}: {folder}")
+        if plots:
+            say(self.console, f"{len(plots)} plots: {self.base / 'plots'}")
