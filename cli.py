@@ -43,6 +43,9 @@ def _print_version(wanted: bool) -> None:
         raise typer.Exit
 
 
+Version = Annotated[bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print it.")]
+
+
 @app.callback()
 def main(
     version: Annotated[

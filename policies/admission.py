@@ -39,9 +39,11 @@ class AdmissionGate:
 
 def admit_in_order(builder: PlanBuilder) -> None:
     """Admit from the head of the queue until the seats are taken or the head cannot start; nobody overtakes it."""
-    if not builder.waiting:
-        return
-    gate = AdmissionGate(builder) if builder.state.limits.admission_gate else None
+    gated, gate = builder.state.limits.admission_gate, None
     for request in builder.waiting:
-        if (gate and not gate.admits(request)) or not builder.admit(request):
+        if gated and request.items:  # others need no encoder, and whoever stands here passed the gate or needed none
+            gate = gate or AdmissionGate(builder)
+            if not gate.admits(request):
+                return
+        if not builder.admit(request):
             return

@@ -36,7 +36,10 @@ class PlanBuilder(EncoderDraft):
     def blocks_to_decode(self) -> int:
         """KV blocks that this iteration's decodes cross into."""
         decodes = self.state.decodes
-        return decodes.num_crossing - sum(map(decodes.crosses, self.plan.preempted))
+        blocks = decodes.num_crossing
+        if self.plan.preempted:
+            blocks -= sum(map(decodes.crosses, self.plan.preempted))
+        return blocks
 
     # Admission
 

@@ -93,29 +93,26 @@ class DecodeCohort:
         """Give a block to every member that crosses at the next step."""
         crossing = self._crossing.get(self.steps % self._block_size)
         if crossing:
-            for request, block in zip(crossing, self._pool.take(len(crossing)), strict=True):
-                request.blocks.append(block)
+            take_one = self._pool.free.pop
+            for request in crossing:
+                request.blocks.append(take_one())
 
-    def advance(self, steps: int) -> list[int]:
-        """That many steps were taken; the first one's blocks were given by `grow`, those of the others are now.
-
-        Returns, for each block given, how many steps after the first it was.
-        """
-        growth = self._grow_more(steps) if steps > 1 else []
+    def advance(self, steps: int) -> None:
+        """That many steps were taken; the first one's blocks were given by `grow`, those of the others are now."""
+        if steps > 1:
+            self._grow_more(steps)
         self.steps += steps
         self.context_tokens += steps * len(self.members)
-        return growth
 
-    def _grow_more(self, steps: int) -> list[int]:
-        size, now, pool = self._block_size, self.steps, self._pool
-        growth: list[int] = []
+    def _grow_more(self, steps: int) -> None:
+        """What `grow` would have given at the steps after the first, one member after the other."""
+        size, now, take = self._block_size, self.steps, self._pool.take
         for phase, group in self._crossing.items():
-            crossed = range((phase - now) % size or size, steps, size)
-            if crossed:
+            first = (phase - now) % size or size
+            if first < steps:
+                count = (steps - 1 - first) // size + 1
                 for request in group:
-                    request.blocks += pool.take(len(crossed))
-                    growth += crossed
-        return growth
+                    request.blocks += take(count)
 
     def pop_finished(self) -> list[RequestState]:
         """The members whose answers are complete now, in order of admission; they leave the cohort."""

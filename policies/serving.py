@@ -22,10 +22,9 @@ class Completed(NamedTuple):
     emitted: list[RequestState]  # prefill complete: their next token came out of it
     finished: list[RequestState]
     failed: Sequence[RequestState]
-    growth: Sequence[int]  # for each KV block that a run took after its first iteration, how many later
 
 
-NOTHING = Completed([], [], (), ())  # one more token for every decode, and no more
+NOTHING = Completed([], [], ())  # one more token for every decode, and no more
 
 
 def _number(limit: int | str | None) -> int:
@@ -73,9 +72,6 @@ class ServingState:
 
     def begin(self, plan: IterationPlan) -> None:
         """Carry out a plan's decisions and complete it with addresses: evict, hand out blocks and rows, hold."""
-        if plan.decodes_only:
-            self._begin_decodes(plan)
-            return
         if plan.preempted:
             self._preempt(plan.preempted)
         if plan.admitted:
@@ -83,14 +79,15 @@ class ServingState:
         if plan.encode or plan.attached or plan.charged:
             self._hold_items(plan)
         if plan.decode is not None:
-            self._begin_decodes(plan)
+            self.begin_decodes(plan)
         pool = self.pool
         for request, num_tokens in plan.prefill:
             blocks = -(-(request.num_computed_tokens + num_tokens) // pool.block_size) - len(request.blocks)
             if blocks > 0:
                 request.blocks += pool.take(blocks)
 
-    def _begin_decodes(self, plan: IterationPlan) -> None:
+    def begin_decodes(self, plan: IterationPlan) -> None:
+        """As much of `begin` as a plan of nothing but decodes needs."""
         decodes = self.decodes
         decodes.grow()
         plan.num_decodes = len(decodes.members)
@@ -148,12 +145,11 @@ class ServingState:
 
     def complete(self, plan: IterationPlan, num_iterations: int = 1, failed: Sequence[RequestState] = ()) -> Completed:
         """Account for what ran: tokens, releases, finishes. More than one iteration only where only decodes ran."""
-        growth: Sequence[int] = ()
         finished: list[RequestState] = []
         if plan.decode is not None:
-            growth = plan.decode.advance(num_iterations)
+            plan.decode.advance(num_iterations)
             finished = plan.decode.pop_finished()
-            if not (finished or growth or plan.prefill or plan.encode):
+            if not (finished or plan.prefill or plan.encode):
                 return NOTHING
         emitted: list[RequestState] = []
         for request in failed:
@@ -166,7 +162,7 @@ class ServingState:
                 self._computed(request, num_tokens, emitted, finished)
         for request in finished:
             self._give_back(request)
-        return Completed(emitted, finished, failed, growth)
+        return Completed(emitted, finished, failed)
 
     def _computed(
         self, request: RequestState, num_tokens: int, emitted: list[RequestState], finished: list[RequestState]

@@ -14,7 +14,7 @@ class Outcome(NamedTuple):
     encode: int
     compute: int  # of the only iteration, or of the first one of a run
     total: int  # of all of them
-    run: Sequence[int] | None = None  # what each iteration took in all, in ns
+    run: list[int] | None = None  # what each iteration took in all, in ns
     failed: Sequence[RequestState] = ()  # whom the iteration failed
     reason: str = ""  # why
 

@@ -9,7 +9,7 @@ from policies.feasible import why_never
 from policies.plan import IterationPlan
 from policies.policy import FOREVER, Policy
 from policies.serving import NOTHING, ServingState
-from sim.backend import Backend
+from sim.backend import Backend, Outcome
 from sim.clock import Later, now
 from sim.recorder import Recorder
 from sim.served import ServedRequest
@@ -98,14 +98,12 @@ class Engine:
                 yield self._idle
                 recorder.waited(plan, now(env) - start)
                 continue
-            repeats, horizon = 1, 0
-            if not plan.decodes_only:
+            if plan.decodes_only:
+                outcome = self._launch_decodes(plan, start)
+            else:
                 recorder.planned(plan, start)
-            elif self.fast_path:  # until a member finishes, the blocks run out, or anything happens
-                repeats = state.decodes.steps_with_blocks(state.decodes.steps_to_finish)
-                horizon = int(min(env.peek(), self._stable_until)) - start
-            state.begin(plan)
-            outcome = backend.wait(backend.launch(plan, repeats, horizon))
+                state.begin(plan)
+                outcome = backend.wait(backend.launch(plan, 1, 0))
             yield Later(env, outcome.total)
             recorder.iterated(plan, outcome, state, start)
             completed = state.complete(plan, outcome.num_iterations, outcome.failed)
@@ -113,6 +111,15 @@ class Engine:
                 recorder.completed(completed, outcome, now(env))
             if outcome.failed and self.end_when_out_of_memory:
                 raise OutOfMemoryError(outcome.reason)
+
+    def _launch_decodes(self, plan: IterationPlan, start: int) -> Outcome:
+        """With the fast path, over and over until a member finishes, the blocks run out, or anything happens."""
+        repeats, horizon, decodes = 1, 0, self.state.decodes
+        if self.fast_path:
+            repeats = decodes.steps_with_blocks(decodes.steps_to_finish)
+            horizon = int(min(self.env.peek(), self._stable_until)) - start
+        self.state.begin_decodes(plan)
+        return self.backend.wait(self.backend.launch(plan, repeats, horizon))
 
     def _take_in(self) -> None:
         """Arrivals in the order in which they came, at one time in the order of their ids; then cancellations."""

@@ -1,6 +1,6 @@
 """One row for every iteration, kept small: a run of decode iterations is one entry, unrolled when it is asked for."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -42,7 +42,6 @@ class IterationLog:
         self.num_iterations = 0
         self._entries = Ledger()  # FIELDS of each entry, flat
         self._runs = Ledger()  # whole times of the iterations of entries that are runs
-        self._growth = Ledger()  # for each KV block that a run took after its first iteration, in which one
 
     def add(self, plan: IterationPlan, outcome: Outcome, state: ServingState, start: int) -> None:
         """One iteration, or a run of them, as it stands after `begin`."""
@@ -57,11 +56,11 @@ class IterationLog:
         if num_decodes:
             self.decode_steps += count
         if not self.keep:
-            self._entries.extend((count, start, total, num_decodes))
+            self._entries.extend([count, start, total, num_decodes])
             return
         cache = state.cache
         self._entries.extend(
-            (
+            [
                 count,
                 start,
                 total,
@@ -77,14 +76,8 @@ class IterationLog:
                 cache.held_rows - cache.pending_rows + cache.released_rows,
                 len(state.contexts) + len(state.decodes.members),
                 len(state.waiting),
-            )
+            ]
         )
-
-    def grow(self, growth: Sequence[int], count: int) -> None:
-        """KV blocks taken within the run of `count` iterations that was added last, by iteration of the run."""
-        if self.keep:
-            first = self.num_iterations - count
-            self._growth.extend([first + offset for offset in growth])
 
     def decode_log(self) -> tuple[Ints, NDArray[np.int32]]:
         """(end in ns, number of decodes) of every step of the cohort."""
@@ -98,21 +91,24 @@ class IterationLog:
             done += size
         return ends, counts
 
-    def pieces(self) -> Iterator[Columns]:
-        """The table in order, piece by piece; nothing where it is not kept."""
+    def pieces(self, crossings: Ints) -> Iterator[Columns]:
+        """The table in order, piece by piece; nothing where it is not kept.
+
+        `crossings` are the KV blocks that decodes took at each of their steps.
+        """
         if self.keep:
-            growth = np.bincount(self._growth.array())
+            taken = np.append(np.cumsum(crossings), 0)  # by the end of each step; 0 before the first one
             for piece in self._unrolled():
-                yield piece.columns(growth)
+                yield piece.columns(taken)
 
     def _unrolled(self) -> Iterator["_Piece"]:
-        width = len(FIELDS) if self.keep else SHORT
-        table = self._entries.array().reshape(-1, width)
+        table = self._entries.array().reshape(-1, len(FIELDS) if self.keep else SHORT)
         runs = self._runs.array()
-        iteration = in_runs = 0
+        iteration = step = in_runs = 0
         for first in range(0, len(table), PIECE):
-            piece = _Piece(table[first : first + PIECE].T, iteration, runs[in_runs:])
+            piece = _Piece(table[first : first + PIECE].T, iteration, step, runs[in_runs:])
             iteration += len(piece.ends)
+            step += piece.num_steps
             in_runs += piece.num_in_runs
             yield piece
 
@@ -120,10 +116,10 @@ class IterationLog:
 class _Piece:
     """Some entries, unrolled: `entry` is the one that each iteration belongs to."""
 
-    def __init__(self, table: Ints, iteration: int, runs: NDArray[Any]) -> None:
+    def __init__(self, table: Ints, iteration: int, step: int, runs: Ints) -> None:
         counts, starts, totals, decodes = table[:SHORT]
         self.table = table
-        self.iteration = iteration  # number of the first one
+        self.iteration, self.step = iteration, step  # of the first one: its number, decode steps before it
         self.firsts = np.cumsum(counts) - counts  # place of each entry's first iteration
         self.entry = np.zeros(int(counts.sum()), dtype=np.int64)
         self.entry[self.firsts[1:]] = 1
@@ -134,26 +130,29 @@ class _Piece:
         self.ends = np.cumsum(self.totals)
         self.ends += (starts - (self.ends[self.firsts] - self.totals[self.firsts]))[self.entry]
         self.decodes = decodes[self.entry]
+        self.steps = np.where(decodes > 0, counts, 0)
+        self.num_steps = int(self.steps.sum())
 
-    def columns(self, growth: Ints) -> Columns:
+    def columns(self, taken: Ints) -> Columns:
+        """All of the table's, in seconds."""
         field = {name: row[self.entry] for name, row in zip(FIELDS[SHORT:], self.table[SHORT:], strict=True)}
         encode, host = field.pop("encode"), field.pop("host")
-        numbers = np.arange(self.iteration, self.iteration + len(self.entry))
+        place = np.arange(len(self.entry))
+        later = place - self.firsts[self.entry]  # iterations of its entry before each one
         field["num_decodes"] = self.decodes
-        field["context_tokens"] += self.decodes * (numbers - self.iteration - self.firsts[self.entry])
-        field["kv_blocks_used"] += self._grown(growth)
+        field["context_tokens"] += self.decodes * later
+        field["kv_blocks_used"] += self._grown(taken, later)
         times = (self.ends - self.totals, self.ends, encode, self.totals - encode - host, host)
         return {
-            "iteration": numbers,
+            "iteration": place + self.iteration,
             **{name: values / 1e9 for name, values in zip(TIMES, times, strict=True)},
             **{name: field[name] for name in COUNTS},
         }
 
-    def _grown(self, growth: Ints) -> Ints:
-        """KV blocks that each iteration's run has taken by then; `growth` are those taken in every iteration."""
-        taken = np.zeros(len(self.entry), np.int64)
-        known = growth[self.iteration : self.iteration + len(taken)]
-        taken[: len(known)] = known
-        np.cumsum(taken, out=taken)
-        grown: Ints = taken - taken[self.firsts][self.entry]
+    def _grown(self, taken: Ints, later: Ints) -> Ints:
+        """KV blocks that each iteration's run has taken since its first one; `taken` are those of all steps so far."""
+        first = self.step + np.cumsum(self.steps) - self.steps  # decode step of each entry's first iteration
+        first[self.steps == 0] = len(taken) - 1  # of no step: no blocks
+        at_first = first[self.entry]
+        grown: Ints = taken[at_first + later] - taken[at_first]
         return grown

@@ -1,7 +1,6 @@
 """A long list of integers, eight bytes each: appended to in Python, read as one numpy array."""
 
 from array import array
-from collections.abc import Iterable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,12 +17,12 @@ class Ledger:
         self._pages: list[array[int]] = []
         self._page = array("q")
 
-    def extend(self, numbers: Iterable[int]) -> None:
+    def extend(self, numbers: list[int]) -> None:
         page = self._page
         if len(page) >= FULL:
             self._pages.append(page)
             page = self._page = array("q")
-        page.extend(numbers)
+        page.fromlist(numbers)
 
     def array(self) -> NDArray[np.int64]:
         """All of it, as a copy."""

@@ -15,7 +15,7 @@ Done = Sequence[tuple[Variant, Run]]
 
 
 def published_tables(done: Done) -> list[tuple[str, Table]]:
-    """With their titles, one for each situation that has published figures; policies of one situation are compared with each other."""
+    """With their titles, one for each situation that has published figures; its policies are compared."""
     situations: dict[tuple[str, str], dict[str, Run]] = {}
     for variant, run in done:
         situation = (str(variant.file), _changes(variant))

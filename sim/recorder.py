@@ -74,12 +74,10 @@ class Recorder:
 
     def completed(self, completed: Completed, outcome: Outcome, now: int) -> None:
         """After `complete`: tokens, and who is done."""
-        if completed.growth:
-            self.iterations.grow(completed.growth, outcome.num_iterations)
         for request in served(completed.emitted):
             if request.first_token < 0:
                 request.first_token = now
-            request.segments.append((now, self.iterations.decode_steps, -1))
+            request.segments.append((now, self.iterations.decode_steps, -1, request.num_computed_tokens))
         for request in served(completed.finished):
             self.leave(request, now, "finished")
         for request in served(completed.failed):

@@ -13,6 +13,7 @@ FIELDS = (
     *("encode", "prefill", "reservation_wait", "encoder_budget_wait"),
     *("num_encodes", "num_cache_hits", "num_preemptions", "status", "reason"),
 )
+SEGMENT = 6  # first token, next decode step, steps, tokens in the KV, continues the segment before, finished
 
 
 class RequestLog:
@@ -22,24 +23,24 @@ class RequestLog:
         self._rows = Ledger()  # FIELDS of each request, flat
         self._size = 0
         self._texts: dict[str, int] = {"": 0}
-        self.segments = Ledger()  # (first token, its next decode step, number of steps, continues another), flat
+        self._segments = Ledger()  # SEGMENT of each stretch of decoding, flat
 
     def __len__(self) -> int:
         return self._size
 
     def close_segment(self, request: ServedRequest, decode_steps: int) -> None:
         """The request stops decoding before its answer is complete."""
-        time, step, _ = request.segments.pop()
-        request.segments.append((time, step, decode_steps - step))
+        time, step, _, computed = request.segments.pop()
+        request.segments.append((time, step, decode_steps - step, computed))
 
     def add(self, request: ServedRequest, decode_steps: int) -> None:
         asked, items = request.request, request.items
-        if request.status == "finished":
+        if request.segments:
             self._add_segments(request, decode_steps)
         joined = request.joined
         self._size += 1
         self._rows.extend(
-            (
+            [
                 request.id,
                 request.arrival,
                 request.prepared,
@@ -60,19 +61,37 @@ class RequestLog:
                 request.num_preemptions,
                 self._code(request.status),
                 self._code(request.reason),
-            )
+            ]
         )
 
     def _add_segments(self, request: ServedRequest, decode_steps: int) -> None:
-        for index, (time, step, steps) in enumerate(request.segments):
-            self.segments.extend((time, step, steps if steps >= 0 else decode_steps - step, index > 0))
+        finished = request.status == "finished"
+        continues = False
+        for time, step, steps, computed in request.segments:
+            count = steps if steps >= 0 else decode_steps - step
+            self._segments.extend([time, step, count, computed, continues, finished])
+            continues = True
 
     def _code(self, text: str) -> int:
         return self._texts.setdefault(text, len(self._texts))
 
-    def segment_table(self) -> NDArray[np.int64]:
-        """Rows of (first token, its next decode step, number of steps, whether it continues the row before)."""
-        return self.segments.array().reshape(-1, 4)
+    def segments(self) -> NDArray[np.int64]:
+        """Rows of (first token, its next decode step, number of steps, whether it continues the row before).
+
+        Those of finished requests.
+        """
+        table = self._segments.array().reshape(-1, SEGMENT)
+        finished = table[table[:, 5] == 1]
+        return finished[:, [0, 1, 2, 4]]
+
+    def crossings(self, decode_steps: int, block_size: int) -> NDArray[np.int64]:
+        """KV blocks that decodes took at each of their steps: a request needs one when its tokens fill the last."""
+        _, step, count, computed, _, _ = self._segments.array().reshape(-1, SEGMENT).T
+        first = step + -computed % block_size
+        times = np.maximum(0, -(-(step + count - first) // block_size))
+        nth = np.arange(times.sum()) - np.repeat(np.cumsum(times) - times, times)
+        taken: NDArray[np.int64] = np.bincount(np.repeat(first, times) + block_size * nth, minlength=decode_steps)
+        return taken
 
     def table(self) -> pd.DataFrame:
         """All rows in the order of request ids."""

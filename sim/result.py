@@ -70,7 +70,8 @@ class Run:
     @property
     def iteration_pieces(self) -> Iterator[Columns]:
         """The iterations table column by column, in pieces, for whoever writes it without holding all of it."""
-        return self._log.pieces()
+        crossings = self._requests.crossings(self._log.decode_steps, self.limits.block_size)
+        return self._log.pieces(crossings)
 
     @cached_property
     def iterations(self) -> pd.DataFrame:
@@ -82,7 +83,7 @@ class Run:
     def itl_sample(self) -> WeightedSample:
         """Gaps between successive tokens of finished requests, as values with counts (ns)."""
         ends, _ = self._log.decode_log()
-        return pooled_itl(self._requests.segment_table(), ends)
+        return pooled_itl(self._requests.segments(), ends)
 
     @property
     def itl(self) -> NDArray[np.float64]:

@@ -35,7 +35,8 @@ class ServedRequest(RequestState):
         self.arrival = arrival
         self.prepared = self.admitted = self.first_token = self.finish = NEVER
         self.encode = self.prefill = self.reservation_wait = self.budget_wait = 0  # parts of the time to first token
-        self.segments: list[tuple[int, int, int]] = []  # (token that prefill gave, next decode step, steps or -1)
+        # a token that prefill gave: its time, the next decode step, steps from there (-1: still), tokens in the KV then
+        self.segments: list[tuple[int, int, int, int]] = []
         self.status = ""  # empty while it is under way
         self.reason = ""
         self.done: simpy.Event | None = None  # for a client that waits for the answer
