@@ -21,7 +21,7 @@ SELF_EXPLAINING = ("value_error", "extra_forbidden", "union_tag_invalid", "union
 def complaint(kind: type[BaseModel], error: ValidationError, content: Any) -> tuple[str, str]:
     """(place in the file, what is wrong there); what is merely unknown comes before what is missing for it."""
     errors: list[Details] = list(error.errors(include_url=False))
-    unknown = [details for details in errors if details["type"] == "extra_forbidden"]
+    unknown = [details for details in errors if details["type"] in ("extra_forbidden", "invalid_key")]
     first = (unknown or errors)[0]
     place = _place(first, content)
     alike = [details for details in errors if _place(details, content)[: len(place)] == place]
@@ -83,7 +83,9 @@ def _message(kind: type[BaseModel], same: list[Details], parent: Any) -> str:
 def _wanted(same: list[Details]) -> str:
     """What each member of a union would take: `should be a valid integer, or 'unbounded'`."""
     texts = [
-        "should be a section of keys and values" if details["type"] in SECTION else details["msg"].split(", unable ")[0]
+        "should be a section of keys and values"
+        if details["type"] in SECTION
+        else re.split(", (?:got|unable) ", details["msg"])[0]
         for details in same
         if details["type"] not in SELF_EXPLAINING
     ]

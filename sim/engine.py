@@ -68,12 +68,15 @@ class Engine:
         self._cancelled.append((request, reason))
         self._wake()
 
-    def draft(self) -> IterationPlan:
-        """The plan of the next iteration; changes nothing. A policy is only asked where there is a choice to make."""
+    def draft(self, start: int) -> IterationPlan:
+        """The plan of the iteration that would begin now; changes nothing.
+
+        The policy is only asked where there is a choice to make.
+        """
         self._stable_until = FOREVER
         if self.state.only_decodes:
             return IterationPlan(self.state.decodes)
-        builder = PlanBuilder(self.state, now(self.env))
+        builder = PlanBuilder(self.state, start)
         self.policy.schedule(builder)
         if self.fast_path and builder.plan.decodes_only:
             self._stable_until = self.policy.stable_until(builder)
@@ -85,32 +88,36 @@ class Engine:
             self._idle = None
 
     def _serve(self) -> Generator[simpy.Event, None, None]:
-        env, state, backend, recorder = self.env, self.state, self.backend, self.recorder
+        env, state, recorder = self.env, self.state, self.recorder
+        start = now(env)
         while True:
-            start = now(env)
             if env.peek() <= start:  # whatever is stamped with this moment comes before its draft
                 yield Later(env, 0)
             if self._arrived or self._cancelled:
-                self._take_in()
-            plan = self.draft()
-            if not plan:
+                self._take_in(start)
+            plan = self.draft(start)
+            if plan:
+                outcome = self._launch(plan, start)
+                yield Later(env, outcome.total)
+                recorder.iterated(plan, outcome, state, start)
+                start += outcome.total
+                completed = state.complete(plan, outcome.num_iterations, outcome.failed)
+                if completed is not NOTHING:
+                    recorder.completed(completed, outcome, start)
+                if outcome.failed and self.end_when_out_of_memory:
+                    raise OutOfMemoryError(outcome.reason)
+            else:
                 self._idle = env.event()
                 yield self._idle
                 recorder.waited(plan, now(env) - start)
-                continue
-            if plan.decodes_only:
-                outcome = self._launch_decodes(plan, start)
-            else:
-                recorder.planned(plan, start)
-                state.begin(plan)
-                outcome = backend.wait(backend.launch(plan, 1, 0))
-            yield Later(env, outcome.total)
-            recorder.iterated(plan, outcome, state, start)
-            completed = state.complete(plan, outcome.num_iterations, outcome.failed)
-            if completed is not NOTHING:
-                recorder.completed(completed, outcome, now(env))
-            if outcome.failed and self.end_when_out_of_memory:
-                raise OutOfMemoryError(outcome.reason)
+                start = now(env)
+
+    def _launch(self, plan: IterationPlan, start: int) -> Outcome:
+        if plan.decodes_only:
+            return self._launch_decodes(plan, start)
+        self.recorder.planned(plan, start)
+        self.state.begin(plan)
+        return self.backend.wait(self.backend.launch(plan, 1, 0))
 
     def _launch_decodes(self, plan: IterationPlan, start: int) -> Outcome:
         """With the fast path, over and over until a member finishes, the blocks run out, or anything happens."""
@@ -121,7 +128,7 @@ class Engine:
         self.state.begin_decodes(plan)
         return self.backend.wait(self.backend.launch(plan, repeats, horizon))
 
-    def _take_in(self) -> None:
+    def _take_in(self, start: int) -> None:
         """Arrivals in the order in which they came, at one time in the order of their ids; then cancellations."""
         if len(self._arrived) > 1:
             self._arrived.sort(key=lambda r: (r.prepared, r.id))
@@ -131,5 +138,5 @@ class Engine:
         for request, reason in self._cancelled:
             if not request.status:
                 self.state.abort(request)
-                self.recorder.leave(request, now(self.env), "cancelled", reason)
+                self.recorder.leave(request, start, "cancelled", reason)
         self._cancelled.clear()

@@ -22,7 +22,7 @@ class FrontEnd(BaseModel):
 
     def nanoseconds(self, request: ServedRequest) -> int:
         """What preparing this request takes one worker."""
-        pixels = sum(item.pixels for item in request.items)
+        pixels = sum(item.pixels for item in request.items) if request.items else 0
         return round(self.ms_per_request * 1e6 + self.ms_per_megapixel * pixels)
 
 

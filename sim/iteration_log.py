@@ -1,6 +1,7 @@
 """One row for every iteration, kept small: a run of decode iterations is one entry, unrolled when it is asked for."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,7 @@ COUNTS = (
     *("num_items", "encoder_tokens", "num_prefill_tokens", "num_decodes", "context_tokens", "kv_blocks_used"),
     *("encoder_rows_held", "encoder_rows_resident", "num_running", "num_waiting"),
 )
+COLUMNS = ("iteration", *TIMES, *COUNTS)
 FIELDS = (
     "count",
     "start",
@@ -91,15 +93,15 @@ class IterationLog:
             done += size
         return ends, counts
 
-    def pieces(self, crossings: Ints) -> Iterator[Columns]:
-        """The table in order, piece by piece; nothing where it is not kept.
+    def pieces(self, crossings: Ints, names: Sequence[str] = COLUMNS) -> Iterator[Columns]:
+        """The table, or some of its columns, in order and piece by piece; nothing where it is not kept.
 
         `crossings` are the KV blocks that decodes took at each of their steps.
         """
         if self.keep:
             taken = np.append(np.cumsum(crossings), 0)  # by the end of each step; 0 before the first one
             for piece in self._unrolled():
-                yield piece.columns(taken)
+                yield {name: piece.column(name, taken) for name in names}
 
     def _unrolled(self) -> Iterator["_Piece"]:
         table = self._entries.array().reshape(-1, len(FIELDS) if self.keep else SHORT)
@@ -133,26 +135,43 @@ class _Piece:
         self.steps = np.where(decodes > 0, counts, 0)
         self.num_steps = int(self.steps.sum())
 
-    def columns(self, taken: Ints) -> Columns:
-        """All of the table's, in seconds."""
-        field = {name: row[self.entry] for name, row in zip(FIELDS[SHORT:], self.table[SHORT:], strict=True)}
-        encode, host = field.pop("encode"), field.pop("host")
-        place = np.arange(len(self.entry))
-        later = place - self.firsts[self.entry]  # iterations of its entry before each one
-        field["num_decodes"] = self.decodes
-        field["context_tokens"] += self.decodes * later
-        field["kv_blocks_used"] += self._grown(taken, later)
-        times = (self.ends - self.totals, self.ends, encode, self.totals - encode - host, host)
-        return {
-            "iteration": place + self.iteration,
-            **{name: values / 1e9 for name, values in zip(TIMES, times, strict=True)},
-            **{name: field[name] for name in COUNTS},
-        }
+    def column(self, name: str, taken: Ints) -> NDArray[Any]:
+        """One of the table's, times in seconds; `taken` are the KV blocks taken by the end of each decode step."""
+        values: Ints = self._whole(name, taken)
+        return values / 1e9 if name in TIMES else values
 
-    def _grown(self, taken: Ints, later: Ints) -> Ints:
-        """KV blocks that each iteration's run has taken since its first one; `taken` are those of all steps so far."""
+    def _whole(self, name: str, taken: Ints) -> Any:
+        match name:
+            case "iteration":
+                return np.arange(self.iteration, self.iteration + len(self.entry))
+            case "start":
+                return self.ends - self.totals
+            case "end":
+                return self.ends
+            case "compute":
+                return self.totals - self._field("encode") - self._field("host")
+            case "num_decodes":
+                return self.decodes
+            case "context_tokens":
+                return self._field(name) + self.decodes * self._later
+            case "kv_blocks_used":
+                return self._field(name) + self._grown(taken)
+        return self._field(name)
+
+    def _field(self, name: str) -> Ints:
+        values: Ints = self.table[FIELDS.index(name)][self.entry]
+        return values
+
+    @cached_property
+    def _later(self) -> Ints:
+        """How many iterations of its entry come before each iteration."""
+        later: Ints = np.arange(len(self.entry)) - self.firsts[self.entry]
+        return later
+
+    def _grown(self, taken: Ints) -> Ints:
+        """KV blocks that each iteration's run has taken since its first one."""
         first = self.step + np.cumsum(self.steps) - self.steps  # decode step of each entry's first iteration
         first[self.steps == 0] = len(taken) - 1  # of no step: no blocks
         at_first = first[self.entry]
-        grown: Ints = taken[at_first + later] - taken[at_first]
+        grown: Ints = taken[at_first + self._later] - taken[at_first]
         return grown

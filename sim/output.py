@@ -108,7 +108,7 @@ def _write_requests(run: Run, path: Path) -> None:
 def _write_iterations(run: Run, path: Path) -> None:
     """Piece by piece, so that a long run needs no memory for the whole."""
     with whole(path) as partial, pq.ParquetWriter(partial, ITERATIONS, **FAST) as writer:
-        for table in _grouped(run.iteration_pieces):
+        for table in _grouped(run.iteration_pieces()):
             writer.write_table(table)
 
 

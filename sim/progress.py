@@ -39,6 +39,6 @@ class ProgressBar:
             return
         self._next = now + REFRESH
         if self._task is None:
+            self._task = self._bar.add_task(self._label, total=self._total, completed=done)
             self._bar.start()
-            self._task = self._bar.add_task(self._label, total=self._total)
         self._bar.update(self._task, completed=done, refresh=True)

@@ -81,8 +81,8 @@ class RequestLog:
         Those of finished requests.
         """
         table = self._segments.array().reshape(-1, SEGMENT)
-        finished = table[table[:, 5] == 1]
-        return finished[:, [0, 1, 2, 4]]
+        rows: NDArray[np.int64] = table[table[:, 5] == 1][:, [0, 1, 2, 4]]
+        return rows
 
     def crossings(self, decode_steps: int, block_size: int) -> NDArray[np.int64]:
         """KV blocks that decodes took at each of their steps: a request needs one when its tokens fill the last."""

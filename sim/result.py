@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -11,7 +11,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from policies.limits import Limits
-from sim.iteration_log import COUNTS, TIMES, Columns
+from sim.iteration_log import COLUMNS, Columns
 from sim.itl import pooled_itl
 from sim.metrics import load_verdict, summarise
 from sim.profiles import Profile
@@ -19,6 +19,8 @@ from sim.samples import WeightedSample
 from sim.scenario import Scenario
 from sim.slo import SLO
 from sim.world import World
+
+SUMMARISED = ("start", "end", "encode", "encoder_tokens", "kv_blocks_used", "encoder_rows_held")
 
 
 class Run:
@@ -67,23 +69,28 @@ class Run:
         """One row a request, in the order of ids."""
         return self._requests.table()
 
-    @property
-    def iteration_pieces(self) -> Iterator[Columns]:
-        """The iterations table column by column, in pieces, for whoever writes it without holding all of it."""
+    def iteration_pieces(self, names: Sequence[str] = COLUMNS) -> Iterator[Columns]:
+        """The iterations table, or some of its columns, in pieces, for whoever needs no more at a time."""
         crossings = self._requests.crossings(self._log.decode_steps, self.limits.block_size)
-        return self._log.pieces(crossings)
+        return self._log.pieces(crossings, names)
 
     @cached_property
     def iterations(self) -> pd.DataFrame:
         """One row an iteration; empty where the scenario does not keep them."""
-        pieces = [pd.DataFrame(piece, copy=False) for piece in self.iteration_pieces]
-        return pd.concat(pieces, ignore_index=True) if pieces else pd.DataFrame(columns=["iteration", *TIMES, *COUNTS])
+        return self._iterations(COLUMNS)
+
+    def _iterations(self, names: Sequence[str]) -> pd.DataFrame:
+        pieces = list(self.iteration_pieces(names))
+        return pd.DataFrame({name: np.concatenate([p[name] for p in pieces] or [np.zeros(0)]) for name in names})
+
+    @cached_property
+    def _decode_log(self) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
+        return self._log.decode_log()
 
     @cached_property
     def itl_sample(self) -> WeightedSample:
         """Gaps between successive tokens of finished requests, as values with counts (ns)."""
-        ends, _ = self._log.decode_log()
-        return pooled_itl(self._requests.segments(), ends)
+        return pooled_itl(self._requests.segments(), self._decode_log[0])
 
     @property
     def itl(self) -> NDArray[np.float64]:
@@ -94,11 +101,11 @@ class Run:
     def summary(self) -> dict[str, Any]:
         """vLLM's `bench serve` keys, and those of encoder and cache."""
         measure = self.scenario.measure
-        ends, counts = self._log.decode_log()
+        ends, counts = self._decode_log
         figures = summarise(
             self.requests,
             self.itl_sample,
-            iterations=self.iterations if measure.iterations else None,
+            iterations=self._iterations(SUMMARISED) if measure.iterations else None,
             slo=self.slo,
             warmup_requests=measure.warmup_requests,
             warmup=measure.warmup,

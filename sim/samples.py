@@ -52,7 +52,7 @@ class WeightedSample:
             return math.nan
         position = (self.size - 1) * (q / 100)
         rank = math.floor(position)
-        return _between(self._ranked(rank), self._ranked(min(rank + 1, self.size - 1)), position - rank)
+        return _between(*self._ranked(rank), position - rank)
 
     def cdf(self) -> tuple[Floats, Floats]:
         """The distinct steps of the distribution: values in seconds, and the share at or below each."""
@@ -60,16 +60,46 @@ class WeightedSample:
         last = np.flatnonzero(np.append(np.diff(values) > 0, values.size > 0))
         return values[last] / 1e9, cumulative[last] / max(self.size, 1)
 
-    def _ranked(self, rank: int) -> int:
-        values, cumulative = self._ordered
-        return int(values[np.searchsorted(cumulative, rank, side="right")])
+    def _ranked(self, rank: int) -> tuple[int, int]:
+        """The value at that rank and the one after it (itself at the end), without sorting them all."""
+        values, weights, buckets = self.values, self.weights, self._buckets
+        while True:
+            bucket = int(np.searchsorted(buckets.cumulative, rank, side="right"))
+            inside = buckets.of(values) == bucket
+            values, weights = values[inside], weights[inside]
+            rank -= int(buckets.cumulative[bucket - 1]) if bucket else 0
+            if buckets.shift == 0:
+                return int(values[0]), self._after(int(values[0]), rank + 1 < weights.sum())
+            buckets = _Buckets(values, weights)
+
+    def _after(self, value: int, again: bool) -> int:
+        """What follows an occurrence of the value: another one, or the next greater."""
+        greater = [] if again else self.values[(self.values > value) & (self.weights > 0)]
+        return int(np.min(greater)) if len(greater) else value
+
+    @cached_property
+    def _buckets(self) -> "_Buckets":
+        return _Buckets(self.values, self.weights)
 
     @cached_property
     def _ordered(self) -> tuple[Ints, Ints]:
-        order = np.argsort(self.values, kind="stable")
+        order = np.argsort(self.values)
         return self.values[order], np.cumsum(self.weights[order])
 
 
 def _between(low: int, high: int, share: float) -> float:
     """From the nearer end, as numpy does: the result then never leaves the interval by a rounding."""
     return high - (high - low) * (1 - share) if share >= 0.5 else low + (high - low) * share
+
+
+class _Buckets:
+    """Values by equal intervals, at most 2**14 of them, and how many lie in those up to each."""
+
+    def __init__(self, values: Ints, weights: Ints) -> None:
+        self.lowest = int(values.min())
+        self.shift = max(0, (int(values.max()) - self.lowest).bit_length() - 14)
+        self.cumulative = np.cumsum(np.bincount(self.of(values), weights)).astype(np.int64)
+
+    def of(self, values: Ints) -> Ints:
+        bucket: Ints = (values - self.lowest) >> self.shift
+        return bucket

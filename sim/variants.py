@@ -50,13 +50,28 @@ def expand(files: Sequence[Path], sets: Iterable[str]) -> list[Variant]:
         raise InputError(f"--set {twice}: given twice; its values go into one option, separated by commas")
     names = _value_names([o.path for o in options if len(o.values) > 1])
     variants = []
-    for file, *chosen in itertools.product(files, *(o.values for o in options)):
-        words = [file.stem] if len(files) > 1 else []
+    for (file, name), *chosen in itertools.product(_named(files), *(o.values for o in options)):
+        words = [name] if len(files) > 1 else []
         words += [_word(names[o.path], text) for o, (text, _) in zip(options, chosen, strict=True) if o.path in names]
         changes = {o.path: value for o, (_, value) in zip(options, chosen, strict=True)}
         variants.append(Variant(file, changes, " ".join(words)))
     labels = numbered([variant.label for variant in variants])
     return [Variant(v.file, v.changes, label) for v, label in zip(variants, labels, strict=True)]
+
+
+def _named(files: Sequence[Path]) -> list[tuple[Path, str]]:
+    """Files with their names, or where two are alike with what differs in their paths."""
+    names = [file.stem for file in files]
+    if len(set(names)) < len(names):
+        paths = [file.parts for file in files]
+        start, end = _alike(paths), _alike([path[::-1] for path in paths])
+        names = ["/".join(path[start : len(path) - end]) or path[-1] for path in paths]
+    return list(zip(files, names, strict=True))
+
+
+def _alike(paths: list[tuple[str, ...]]) -> int:
+    """How many parts all paths begin with."""
+    return sum(1 for _ in itertools.takewhile(lambda parts: len(set(parts)) == 1, zip(*paths, strict=False)))
 
 
 def option(text: str) -> Option:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, NamedTuple
 
-import numpy as np
 import pandas as pd
 import simpy
 
@@ -19,8 +19,8 @@ from policies.request_state import RequestState
 from policies.serving import Completed, ServingState
 from sim.backend import Outcome
 from sim.engine import Engine
-from sim.itl import pooled_itl
 from sim.recorder import Recorder
+from sim.result import Run
 from sim.samples import WeightedSample
 from sim.served import ServedRequest
 from sim.stalled import blockers
@@ -237,6 +237,10 @@ class CheckedState(ServingState):
         check(self)
         self._check_prefills(plan)
 
+    def begin_decodes(self, plan: IterationPlan) -> None:
+        assert len(self.decodes.members) <= self.max_num_batched_tokens
+        super().begin_decodes(plan)
+
     def complete(self, plan: IterationPlan, num_iterations: int = 1, failed: Sequence[RequestState] = ()) -> Completed:
         completed = super().complete(plan, num_iterations, failed)
         check(self)
@@ -287,10 +291,10 @@ class CheckedEngine(Engine):
     state: CheckedState
     recorder: Recorder
 
-    def draft(self) -> IterationPlan:
+    def draft(self, start: int) -> IterationPlan:
         check(self.state)
         before = fingerprint(self.state)
-        plan, again = super().draft(), super().draft()
+        plan, again = super().draft(start), super().draft(start)
         assert content(plan) == content(again), "the same draft twice gives two plans"
         assert fingerprint(self.state) == before, "drafting changed the state"
         prepared = {r for r in self.recorder.under_way if r.prepared >= 0}
@@ -335,9 +339,8 @@ class SmallBackend:
         total = self.host + compute
         if not plan.decodes_only or max_iterations == 1 or total >= horizon:
             return self._single(plan, compute)
-        ends = total * np.arange(1, max_iterations + 1)
-        count = min(max_iterations, int(ends.searchsorted(horizon)) + 1)
-        return Outcome(self.host, 0, compute, total * count, np.full(count, total))
+        count = int(min(max_iterations, -(-horizon // total)))
+        return Outcome(self.host, 0, compute, total * count, [total] * count)
 
     def wait(self, handle: Outcome) -> Outcome:
         return handle
@@ -348,6 +351,17 @@ class SmallBackend:
         failed = list(dict.fromkeys(r for r, i in (*plan.encode, *plan.attached) if r.keys[i] in keys))
         total = self.host + encode + compute
         return Outcome(self.host, encode, compute, total, failed=failed, reason="out of memory" if failed else "")
+
+
+class Tables(Run):
+    """The tables of a run that had no scenario."""
+
+    def __init__(self, recorder: Recorder, limits: Limits) -> None:
+        self._log, self._requests, self._limits = recorder.iterations, recorder.requests, limits
+
+    @property
+    def limits(self) -> Limits:
+        return self._limits
 
 
 @dataclass
@@ -362,18 +376,21 @@ class Served:
     verdict: str
     blockers: dict[int, str]
 
-    @property
+    @cached_property
     def table(self) -> pd.DataFrame:
-        return self.recorder.requests.table().set_index("request_id")
+        return self.tables.requests.set_index("request_id")
 
     @property
     def iterations(self) -> pd.DataFrame:
-        pieces = [pd.DataFrame(piece) for piece in self.recorder.iterations.pieces()]
-        return pd.concat(pieces, ignore_index=True)
+        return self.tables.iterations
 
     @property
     def itl(self) -> WeightedSample:
-        return pooled_itl(self.recorder.requests.segment_table(), self.recorder.iterations.decode_log()[0])
+        return self.tables.itl_sample
+
+    @cached_property
+    def tables(self) -> Tables:
+        return Tables(self.recorder, self.state.limits)
 
     @property
     def status(self) -> dict[int, str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from hypothesis import strategies as st
-from rules import MS, Sized, request
+from rules import MS, POLICIES, Sized, request
 
 from policies.limits import Limits
 from workloads.request import Request
@@ -79,3 +79,11 @@ def loads(draw: st.DrawFn, *, cancelled: bool = True, **fixed: Any) -> Load:
     ids = st.sampled_from([r.id for r in asked])
     cancels = draw(st.dictionaries(ids, st.integers(0, 40).map(lambda n: n * MS // 2), max_size=2)) if cancelled else {}
     return Load(asked, draw(servers(asked, **fixed)), cancels)
+
+
+def unlimited(load: Load, policy: str) -> Load:
+    """The policy from before there were budgets gets none."""
+    if POLICIES[policy].budgeted:
+        return load
+    resolved, _ = load.limits.resolve(largest_item=None, row_bytes=1, budgeted=False)
+    return load._replace(limits=resolved)

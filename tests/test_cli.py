@@ -18,9 +18,9 @@ from sim import Scenario, run
 from sim.output import PLOTS, whole, write_run
 from sim.result import Run
 
-BURSTY = "scenarios/bursty_images.yaml"
+TIGHT = "tests/data/scenario.yaml"
+TEXT = "scenarios/text_only.yaml"
 DEADLOCK = "scenarios/deadlock.yaml"
-FEW = ["--set", "workload.num_requests=20"]
 TABLES = ("iterations.parquet", "requests.parquet")
 FILES = sorted([*TABLES, "run.json", "scenario.yaml", "summary.json"])
 
@@ -48,7 +48,7 @@ def names(folder: Path) -> list[str]:
 
 def test_one_run_fills_its_folder(tmp_path: Path) -> None:
     out = tmp_path / "some" / "where"
-    result = tandem("run", BURSTY, *FEW, "--out", out)
+    result = tandem("run", TIGHT, "--out", out)
     assert result.exit_code == 0, result.output
     assert names(out) == sorted([*FILES, "plots"])
     assert {"latency_cdfs.png", "iteration_timeline.png", "request_gantt.png"} <= set(names(out / "plots"))
@@ -56,24 +56,24 @@ def test_one_run_fills_its_folder(tmp_path: Path) -> None:
     assert "simulated" in result.output
     assert str(out) in result.output
     about = json.loads((out / "run.json").read_text())
-    assert (about["name"], about["label"], about["seed"], about["verdict"]) == ("bursty_images",) * 2 + (1, "finished")
+    assert (about["name"], about["label"], about["seed"], about["verdict"]) == ("tight",) * 2 + (1, "finished")
     assert about["partial"] is False
     assert {"python", "numpy", "simpy", "pandas", "pyarrow", "tandem-serving"} == set(about["versions"])
     assert len(about["profile"]["digest"]) == 64
 
 
 def test_the_default_folder_is_named_after_the_scenario(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    scenario = Path(BURSTY).resolve()
+    scenario = Path(TIGHT).resolve()
     monkeypatch.chdir(tmp_path)
-    assert tandem("run", scenario, *FEW, "--no-plots").exit_code == 0
-    assert names(tmp_path / "runs" / "bursty_images") == FILES
-    assert tandem("run", scenario, *FEW, "--no-plots", "--set", "name=a,b").exit_code == 0
+    assert tandem("run", scenario, "--no-plots").exit_code == 0
+    assert names(tmp_path / "runs" / "tight") == FILES
+    assert tandem("run", scenario, "--no-plots", "--set", "name=a,b").exit_code == 0
     assert names(tmp_path / "runs" / "a+b") == ["name=a", "name=b"]
 
 
 def test_the_files_hold_what_the_python_interface_gives(tmp_path: Path) -> None:
-    simulated(tmp_path, BURSTY, *FEW)
-    r = run(BURSTY, {"workload.num_requests": 20})
+    simulated(tmp_path, TIGHT)
+    r = run(TIGHT)
     pd.testing.assert_frame_equal(pd.read_parquet(tmp_path / "requests.parquet"), r.requests)
     pd.testing.assert_frame_equal(pd.read_parquet(tmp_path / "iterations.parquet"), r.iterations)
     assert json.loads((tmp_path / "summary.json").read_text()) == r.summary
@@ -81,7 +81,7 @@ def test_the_files_hold_what_the_python_interface_gives(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("policy", ["unbudgeted", "footprint"])
 def test_the_resolved_scenario_runs_to_the_same_tables(tmp_path: Path, policy: str) -> None:
-    simulated(tmp_path / "first", BURSTY, *FEW, "--set", f"policy.kind={policy}")
+    simulated(tmp_path / "first", TIGHT, "--set", f"policy.kind={policy}")
     simulated(tmp_path / "again", tmp_path / "first" / "scenario.yaml")
     assert (tmp_path / "first" / "scenario.yaml").read_text().startswith("# ")
     for name in FILES:
@@ -103,49 +103,54 @@ def test_every_resolved_scenario_loads_as_it_was(tmp_path: Path, scenario: Path)
 
 def test_same_seed_same_bytes_and_another_seed_others(tmp_path: Path) -> None:
     for name in ("a", "b"):
-        simulated(tmp_path / name, BURSTY, *FEW)
-    simulated(tmp_path / "c", BURSTY, *FEW, "--set", "seed=2")
+        simulated(tmp_path / name, TIGHT)
+    simulated(tmp_path / "c", TIGHT, "--set", "seed=2")
     for name in FILES:
         assert (tmp_path / "a" / name).read_bytes() == (tmp_path / "b" / name).read_bytes(), name
     assert all((tmp_path / "a" / name).read_bytes() != (tmp_path / "c" / name).read_bytes() for name in TABLES)
 
 
-def test_variants_get_a_folder_each_and_share_their_plots(tmp_path: Path) -> None:
+def test_variants_get_a_folder_each(tmp_path: Path) -> None:
     sets = ["--set", "workload.arrivals.rate=4,8", "--set", "policy.kind=fcfs,unbudgeted"]
-    result = tandem("run", BURSTY, *FEW, *sets, "--out", tmp_path)
-    assert result.exit_code == 0, result.output
+    result = simulated(tmp_path, TIGHT, *sets)
     folders = ["rate=4_fcfs", "rate=4_unbudgeted", "rate=8_fcfs", "rate=8_unbudgeted"]
-    assert names(tmp_path) == ["plots", *folders]
+    assert names(tmp_path) == folders
     assert all(names(tmp_path / folder) == FILES for folder in folders)
     assert json.loads((tmp_path / folders[2] / "run.json").read_text())["label"] == "rate=8 fcfs"
     assert all(label in result.output for label in ("rate=4 fcfs", "rate=8 unbudgeted"))
+
+
+def test_variants_share_their_plots(tmp_path: Path) -> None:
+    sets = ["--set", "workload.num_requests=5", "--set", "policy.kind=fcfs,unbudgeted"]
+    assert tandem("run", TIGHT, *sets, "--out", tmp_path).exit_code == 0
+    assert names(tmp_path) == ["fcfs", "plots", "unbudgeted"]
     plots = names(tmp_path / "plots")
     assert "latency_cdfs.png" in plots
     assert all(PLOTS.fullmatch(name) for name in plots)
-    assert sum(name.startswith("occupancy-") for name in plots) == 4
+    assert sum(name.startswith("occupancy-") for name in plots) == 2
 
 
 def test_several_scenarios_stand_side_by_side(tmp_path: Path) -> None:
-    result = simulated(tmp_path, BURSTY, "scenarios/text_only.yaml", *FEW)
-    assert names(tmp_path) == ["bursty_images", "text_only"]
-    assert "bursty_images" in result.output and "text_only" in result.output
+    result = simulated(tmp_path, TIGHT, TEXT)
+    assert names(tmp_path) == ["scenario", "text_only"]
+    assert "scenario" in result.output and "text_only" in result.output
 
 
 def test_variants_that_never_differed_are_marked(tmp_path: Path) -> None:
-    result = simulated(tmp_path, "scenarios/text_only.yaml", *FEW, "--set", "policy.kind=fcfs,eager,footprint")
+    result = simulated(tmp_path, TEXT, "--set", "policy.kind=fcfs,eager,footprint")
     (marked,) = [line for line in result.output.splitlines() if "identical decisions" in line]
     assert marked.count("with fcfs") == 2
-    result = simulated(tmp_path, "scenarios/text_only.yaml", *FEW, "--set", "seed=1,2")
+    result = simulated(tmp_path, TEXT, "--set", "seed=1,2")
     assert "identical decisions" not in result.output
 
 
 def test_an_earlier_runs_plots_and_iterations_do_not_stay(tmp_path: Path) -> None:
-    simulated(tmp_path, BURSTY, *FEW)
+    simulated(tmp_path, TIGHT)
     plots = tmp_path / "plots"
     plots.mkdir()
     for name in ("stalls-fcfs.png", "latency_cdfs.png", "mine.png"):
         (plots / name).write_text("old")
-    simulated(tmp_path, BURSTY, *FEW, "--set", "measure.iterations=false")
+    simulated(tmp_path, TIGHT, "--set", "measure.iterations=false")
     assert names(plots) == ["mine.png"]
     assert "iterations.parquet" not in names(tmp_path)
 
@@ -169,18 +174,18 @@ def test_a_run_that_ends_out_of_memory_is_no_success(tmp_path: Path) -> None:
 
 
 def test_rejected_requests_are_no_failure_and_say_why(tmp_path: Path) -> None:
-    result = simulated(tmp_path, BURSTY, *FEW, "--set", "engine.num_kv_blocks=10")
+    result = simulated(tmp_path, TIGHT, "--set", "engine.num_kv_blocks=10")
     assert "rejected: request" in result.output
     assert "raise num_kv_blocks" in result.output
 
 
 def test_what_was_changed_in_the_scenario_is_said(tmp_path: Path) -> None:
-    result = simulated(tmp_path, BURSTY, *FEW, "--set", "engine.encoder_max_num_tokens=100")
+    result = simulated(tmp_path, TIGHT, "--set", "engine.encoder_max_num_tokens=100")
     assert "encoder_max_num_tokens raised from 100 to 7744" in result.output
 
 
 def test_published_figures_stand_beside_the_simulated_ones(tmp_path: Path) -> None:
-    scenario = yaml.safe_load(Path(BURSTY).read_text())
+    scenario = yaml.safe_load(Path(TIGHT).read_text())
     figures = [
         {"metric": "completed", "policy": "fcfs", "value": 17},
         {"metric": "mean_ttft_ms", "policy": "eager", "change_percent": -9.2, "against": "fcfs"},
@@ -189,11 +194,12 @@ def test_published_figures_stand_beside_the_simulated_ones(tmp_path: Path) -> No
     scenario["published"] = {"source": "a paper", "figures": figures}
     file = tmp_path / "with_figures.yaml"
     file.write_text(yaml.safe_dump(scenario))
-    result = simulated(tmp_path / "out", file, *FEW, "--set", "policy.kind=fcfs,eager")
+    sets = ["--set", "workload.num_requests=15", "--set", "policy.kind=fcfs,eager"]
+    result = simulated(tmp_path / "out", file, *sets)
     rows = [line for line in result.output.splitlines() if line.startswith("│")]
-    assert "published by a paper" in result.output and "workload.num_requests=20, which" in result.output
+    assert "published by a paper" in result.output and "workload.num_requests=15, which" in result.output
     (row,) = [row for row in rows if "17" in row and "fcfs" in row and "completed" in row]
-    assert "20" in row
+    assert "15" in row
     (row,) = [row for row in rows if "-9.2 %" in row]
     assert "eager against fcfs" in row and row.count("%") == 2
     (row,) = [row for row in rows if "so they say" in row]
@@ -204,10 +210,10 @@ def test_published_figures_stand_beside_the_simulated_ones(tmp_path: Path) -> No
     ("arguments", "message"),
     [
         (["nowhere.yaml"], "error: nowhere.yaml: cannot be read: No such file or directory"),
-        ([BURSTY, "--set", "seed"], "error: --set seed: reads like path=value, as in policy.kind=fcfs"),
-        ([BURSTY, "--set", "seed=-1"], f"error: {BURSTY}: --set seed: should be greater than or equal to 0, not -1"),
-        ([BURSTY, "nowhere.yaml"], "error: nowhere.yaml: cannot be read: No such file or directory"),
-        ([BURSTY, "--set", "policy.kind=fcfs,fsfc"], f"error: {BURSTY}: --set policy.kind: unknown kind 'fsfc'"),
+        ([TIGHT, "--set", "seed"], "error: --set seed: reads like path=value, as in policy.kind=fcfs"),
+        ([TIGHT, "--set", "seed=-1"], f"error: {TIGHT}: --set seed: should be greater than or equal to 0, not -1"),
+        ([TIGHT, "nowhere.yaml"], "error: nowhere.yaml: cannot be read: No such file or directory"),
+        ([TIGHT, "--set", "policy.kind=fcfs,fsfc"], f"error: {TIGHT}: --set policy.kind: unknown kind 'fsfc'"),
     ],
 )
 def test_wrong_input_is_one_line_before_anything_runs(tmp_path: Path, arguments: list[str], message: str) -> None:
@@ -222,7 +228,7 @@ def test_wrong_input_is_one_line_before_anything_runs(tmp_path: Path, arguments:
 
 def test_a_folder_that_cannot_be_written_is_one_line(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
-    result = tandem("run", BURSTY, *FEW, "--out", tmp_path / "file" / "out")
+    result = tandem("run", TIGHT, "--out", tmp_path / "file" / "out")
     assert result.exit_code == 2
     assert result.stderr.startswith(f"error: {tmp_path / 'file'}")
     assert result.stderr.count("\n") == 1
@@ -232,7 +238,7 @@ def test_a_corrupt_line_of_a_trace_is_named(tmp_path: Path) -> None:
     trace = tmp_path / "trace.jsonl"
     good = '{"id": 0, "arrival": 0, "prompt_tokens": 5, "output_tokens": 5}\n'
     trace.write_text(good * 3 + '{"id": 0, "arrival": 0, "prompt_tokens": 5}\n')
-    result = tandem("run", BURSTY, "--set", f"workload={{kind: jsonl, path: {trace}}}", "--out", tmp_path / "out")
+    result = tandem("run", TIGHT, "--set", f"workload={{kind: jsonl, path: {trace}}}", "--out", tmp_path / "out")
     assert result.exit_code == 2
     assert f"{trace}:4: output_tokens" in result.stderr
     assert result.stderr.count("\n") == 1
@@ -249,7 +255,7 @@ def test_a_file_appears_whole_or_not_at_all(tmp_path: Path) -> None:
 
 
 def test_an_interrupt_while_writing_leaves_no_run_json(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    r = run(BURSTY, {"workload.num_requests": 5})
+    r = run(TIGHT, {"workload.num_requests": 5})
     write_run(r, "x", tmp_path)
     assert names(tmp_path) == FILES
 
@@ -257,14 +263,14 @@ def test_an_interrupt_while_writing_leaves_no_run_json(tmp_path: Path, monkeypat
         yield from ()
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(Run, "iteration_pieces", property(interrupted))
+    monkeypatch.setattr(Run, "iteration_pieces", interrupted)
     with pytest.raises(KeyboardInterrupt):
         write_run(r, "x", tmp_path)
     assert names(tmp_path) == [name for name in FILES if name != "run.json"]
     assert len(pd.read_parquet(tmp_path / "iterations.parquet")) == r.num_iterations
 
 
-LONG = ["scenarios/text_only.yaml", "--set", "workload.num_requests=5000000", "--set", "seed=1,2"]
+LONG = [TEXT, "--set", "workload.num_requests=5000000", "--set", "seed=1,2"]
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
@@ -295,7 +301,7 @@ def test_an_interrupt_while_checking_scenarios_is_no_traceback(monkeypatch: pyte
         raise KeyboardInterrupt
 
     monkeypatch.setattr(sim.command, "expand", interrupted)
-    result = tandem("run", BURSTY)
+    result = tandem("run", TIGHT)
     assert result.exit_code == 130
     assert result.stderr == "interrupted\n"
 

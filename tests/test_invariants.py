@@ -3,22 +3,12 @@
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from rules import POLICIES, CheckedState, Served, SmallBackend, assert_clean, everyone, limits, request, serve
-from small_loads import Load, loads
-
-from policies.serving import ServingState
+from rules import POLICIES, Served, Sized, SmallBackend, assert_clean, everyone, limits, request, serve
+from small_loads import Load, loads, unlimited
 
 RANDOM = settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
 PARTS = ("preparation", "queue_wait", "encode", "prefill", "reservation_wait", "encoder_budget_wait", "other")
 every_policy = pytest.mark.parametrize("policy", POLICIES)
-
-
-def unlimited(load: Load, policy: str) -> Load:
-    """The policy from before there were budgets gets none."""
-    if POLICIES[policy].budgeted:
-        return load
-    resolved, _ = load.limits.resolve(largest_item=None, row_bytes=1, budgeted=False)
-    return load._replace(limits=resolved)
 
 
 def served(load: Load, policy: str, fast_path: bool = True) -> Served:

@@ -81,7 +81,9 @@ def test_an_option_that_is_wrong_is_one_line(sets: list[str], message: str) -> N
         ([A], ["a.max=1,2", "b.max=3,4"], ["a.max=1 b.max=3", "a.max=1 b.max=4", "a.max=2 b.max=3", "a.max=2 b.max=4"]),
         ([A, B], [], ["a", "b"]),
         ([A, B], ["policy.kind=fcfs,eager"], ["a fcfs", "a eager", "b fcfs", "b eager"]),
-        ([A, A], [], ["a", "a-2"]),
+        ([A, A], [], ["a.yaml", "a.yaml-2"]),
+        ([Path("runs/x/fcfs/scenario.yaml"), Path("runs/x/eager/scenario.yaml")], [], ["fcfs", "eager"]),
+        ([Path("x/a.yaml"), Path("a.yaml")], [], ["x", "a.yaml"]),
         ([A], ["seed=1,1"], ["seed=1", "seed=1-2"]),
     ],
 )

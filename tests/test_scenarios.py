@@ -1,0 +1,155 @@
+"""Every shipped scenario loads, runs, and shows what its comment says."""
+
+from functools import cache
+from itertools import combinations
+from pathlib import Path
+
+import pytest
+
+from policies import POLICIES
+from sim import Run, Scenario, run
+from sim.metrics import TTFT_PARTS
+
+SCENARIOS = Path(__file__).parent.parent / "scenarios"
+NAMES = sorted(path.stem for path in SCENARIOS.glob("*.yaml"))
+KINDS = [policy.model_fields["kind"].default for policy in POLICIES]
+LATENCIES = ("median_ttft_ms", "p90_ttft_ms", "p99_ttft_ms", "mean_tpot_ms", "p99_itl_ms")
+
+
+@cache
+def simulated(name: str, *changes: tuple[str, object]) -> Run:
+    return run(SCENARIOS / f"{name}.yaml", dict(changes))
+
+
+def under(name: str, kind: str, *changes: tuple[str, object]) -> Run:
+    return simulated(name, ("policy.kind", kind), *changes)
+
+
+def test_which_are_shipped() -> None:
+    light = {f"seed_a_light_c{users}" for users in (1, 8, 32)}
+    tables = light | {f"seed_a_{name}" for name in ("bursty_c8", "bursty_c32", "reuse", "memory_stress")}
+    others = {"bursty_images", "deadlock", "production_mix", "text_only", "trace_replay"}
+    assert tables | others <= set(NAMES)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_opens_with_what_it_shows(name: str) -> None:
+    text = (SCENARIOS / f"{name}.yaml").read_text()
+    comment = text[: text.index("\nname: ")]
+    assert all(line.startswith("#") for line in comment.splitlines())
+    assert "# Look at: " in comment
+    assert f"#   tandem run scenarios/{name}.yaml" in comment
+    assert Scenario.load(SCENARIOS / f"{name}.yaml").name == name
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if name != "deadlock"])
+def test_runs_within_its_means(name: str) -> None:
+    result = simulated(name)
+    requests, iterations, limits = result.requests, result.iterations, result.limits
+    assert result.verdict == "finished"
+    assert set(requests["status"]) == {"finished"}
+    assert (result.load, result.allocation_failures, requests["num_preemptions"].sum()) == (None, 0, 0)
+    assert abs(requests[list(TTFT_PARTS)].sum(axis=1) - requests["ttft"]).max() < 1e-6
+    assert result.summary["slo_attainment"] > 0.25
+    assert iterations["kv_blocks_used"].max() <= limits.num_kv_blocks
+    assert iterations["encoder_rows_resident"].max() <= limits.encoder_cache_rows
+    assert iterations["encoder_tokens"].max() <= limits.encoder_max_num_tokens
+    assert iterations["num_items"].max() <= limits.encoder_max_num_items
+    assert (iterations["num_prefill_tokens"] + iterations["num_decodes"]).max() <= limits.max_num_batched_tokens
+    assert iterations["num_running"].max() <= limits.max_num_seqs
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_hits_only_where_content_repeats(name: str) -> None:
+    shared = name in ("seed_a_reuse", "trace_replay")
+    assert (simulated(name).summary["encoder_cache_hits"] > 0) == shared
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if name.startswith("seed_a_")])
+def test_published_figures_have_a_simulated_one_beside_them(name: str) -> None:
+    published = simulated(name).scenario.published
+    assert published is not None and "#16051" in published.source
+    for figure in published.figures:
+        assert figure.metric in simulated(name).summary
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_all_policies_differ_on_bursty_images(seed: int) -> None:
+    runs = [under("bursty_images", kind, ("seed", seed)) for kind in KINDS]
+    assert {result.verdict for result in runs} == {"finished"}
+    assert len({result.decisions for result in runs}) == len(KINDS) == 5
+    for one, other in combinations(runs, 2):
+        assert any(one.summary[name] != other.summary[name] for name in LATENCIES)
+
+
+def test_bursty_images_binds_both_caches() -> None:
+    result = simulated("bursty_images")
+    iterations, rows, blocks = result.iterations, result.limits.encoder_cache_rows, result.limits.num_kv_blocks
+    assert isinstance(rows, int) and iterations["encoder_rows_held"].max() > 0.95 * rows
+    assert isinstance(blocks, int) and iterations["kv_blocks_used"].max() > 0.9 * blocks
+    assert result.requests["encoder_budget_wait"].sum() > 0
+    assert result.requests["reservation_wait"].sum() > 0
+
+
+def test_bursty_images_trades_ttft_for_itl() -> None:
+    """Eager gives the steadiest decodes and the longest waits, footprint waits least of the budgeted ones."""
+    figures = {kind: under("bursty_images", kind).summary for kind in KINDS}
+    assert min(figures, key=lambda kind: figures[kind]["p99_itl_ms"]) == "eager"
+    assert max(figures, key=lambda kind: figures[kind]["p90_ttft_ms"]) == "eager"
+    assert min(KINDS[1:], key=lambda kind: figures[kind]["p90_ttft_ms"]) == "footprint"
+
+
+def test_light_load_and_text_need_no_policy() -> None:
+    for name in (f"seed_a_light_c{users}" for users in (1, 8, 32)):
+        assert under(name, "unbudgeted").decisions == under(name, "head_of_line").decisions
+    few = ("workload.num_requests", 100)
+    assert len({under("text_only", kind, few).decisions for kind in KINDS}) == 1
+    assert under("text_only", "head_of_line", few).summary["total_encoder_tokens"] == 0
+
+
+def test_reuse_saves_encoding() -> None:
+    cold, warm = under("seed_a_reuse", "unbudgeted"), under("seed_a_reuse", "head_of_line")
+    assert cold.summary["encoder_cache_hits"] == 0
+    assert warm.summary["encoder_cache_hits"] == 3 * warm.summary["completed"]
+    assert warm.summary["median_ttft_ms"] < cold.summary["median_ttft_ms"]
+
+
+@pytest.mark.parametrize("kind", ["fcfs", "head_of_line", "eager", "footprint"])
+def test_memory_stress_completes_within_a_budget(kind: str) -> None:
+    result = under("seed_a_memory_stress", kind)
+    assert (result.summary["completed"], result.allocation_failures) == (128, 0)
+
+
+@pytest.mark.parametrize("kind", ["fcfs", "eager"])
+def test_memory_stress_runs_out_of_memory_without_a_budget(kind: str) -> None:
+    result = under("seed_a_memory_stress", kind, ("engine.encoder_cache_rows", "unbounded"))
+    assert result.allocation_failures > 0
+    assert set(result.requests["status"]) == {"finished", "failed"}
+    assert set(result.requests["reason"]) == {"", "out of memory"}
+
+
+def test_deadlock_stalls_and_footprint_finishes() -> None:
+    stalled, finished = under("deadlock", "head_of_line"), under("deadlock", "footprint")
+    assert stalled.verdict == "stalled"
+    assert stalled.requests["status"].tolist() == ["finished", "stalled", "stalled"]
+    assert stalled.blockers.keys() == {1, 2} and "held by" in stalled.blockers[1] and "request 2" in stalled.blockers[1]
+    assert finished.verdict == "finished" and set(finished.requests["status"]) == {"finished"}
+
+
+@pytest.mark.parametrize("speedup", [1, 4])
+def test_trace_replay_keeps_the_recorded_gaps(speedup: int) -> None:
+    arrivals = simulated("trace_replay", ("workload.speedup", speedup)).requests["arrival"]
+    assert len(arrivals) == 20
+    assert arrivals.iloc[-1] == pytest.approx(39.8 / speedup)
+
+
+def test_production_mix_has_the_published_marginals() -> None:
+    """One image in four of five requests, 9 at p99, and the quantiles of image and answer tokens."""
+    result = simulated("production_mix")
+    scenario, counts = result.scenario, result.requests["num_items"]
+    requests = scenario.workload.requests(seed=scenario.seed, model=scenario.model)
+    embeds = sorted(item.embeds for request in requests for item in request.items)
+    assert (counts == 1).mean() == pytest.approx(0.8, abs=0.05)
+    assert counts.quantile(0.99) == pytest.approx(9, abs=1)
+    assert [embeds[int(q * len(embeds))] for q in (0.5, 0.75, 0.9)] == pytest.approx([405, 1150, 1224], rel=0.05)
+    assert result.requests["output_tokens"].median() == pytest.approx(100, rel=0.15)
