@@ -98,11 +98,15 @@ class Engine:
             plan = self.draft(start)
             if plan:
                 outcome = self._launch(plan, start)
-                yield Later(env, outcome.total)
+                end = start + outcome.total
+                if not self.fast_path or env.peek() <= end:
+                    yield Later(env, end - now(env))
                 recorder.iterated(plan, outcome, state, start)
-                start += outcome.total
+                start = end
                 completed = state.complete(plan, outcome.num_iterations, outcome.failed)
                 if completed is not NOTHING:
+                    if completed.finished and start > now(env):
+                        yield Later(env, start - now(env))
                     recorder.completed(completed, outcome, start)
                 if outcome.failed and self.end_when_out_of_memory:
                     raise OutOfMemoryError(outcome.reason)

@@ -48,10 +48,10 @@ class IterationLog:
     def add(self, plan: IterationPlan, outcome: Outcome, state: ServingState, start: int) -> None:
         """One iteration, or a run of them, as it stands after `begin`."""
         run = outcome.run
-        if run is None:
+        if run is None or len(run) == 1:
             count, total = 1, outcome.total
         else:
-            count, total = len(run), outcome.host + outcome.compute
+            count, total = len(run), run[0]
             self._runs.extend(run)
         self.num_iterations += count
         num_decodes = plan.num_decodes

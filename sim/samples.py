@@ -74,8 +74,10 @@ class WeightedSample:
 
     def _after(self, value: int, again: bool) -> int:
         """What follows an occurrence of the value: another one, or the next greater."""
-        greater = [] if again else self.values[(self.values > value) & (self.weights > 0)]
-        return int(np.min(greater)) if len(greater) else value
+        if again:
+            return value
+        greater = self.values[(self.values > value) & (self.weights > 0)]
+        return int(greater.min()) if len(greater) else value
 
     @cached_property
     def _buckets(self) -> "_Buckets":

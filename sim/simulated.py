@@ -24,28 +24,17 @@ class SimulatedBackend:
         self.peak_encoder_bytes = 0  # activations and outputs at their worst moment
 
     def launch(self, plan: IterationPlan, max_iterations: int, horizon: int) -> Outcome:
-        cost = self.cost
         if plan.encode or plan.prefill:
             return self._mixed(plan)
-        compute = cost.compute((), plan.num_decodes, plan.context_tokens)
-        total = cost.host + compute
-        if max_iterations == 1 or total >= horizon:
-            return Outcome(cost.host, 0, compute, total)
-        return self._run(plan, max_iterations, total, compute, horizon)
+        cost = self.cost
+        if max_iterations == 1:
+            compute = cost.compute((), plan.num_decodes, plan.context_tokens)
+            return Outcome(cost.host, 0, compute, cost.host + compute)
+        run = cost.decode_run(plan.num_decodes, plan.context_tokens, max_iterations, horizon)
+        return Outcome(cost.host, 0, run[0] - cost.host, sum(run), run)
 
     def wait(self, handle: Outcome) -> Outcome:
         return handle
-
-    def _run(self, plan: IterationPlan, max_iterations: int, first: int, compute: int, horizon: int) -> Outcome:
-        """Iterations only get longer as contexts grow, so the first one bounds how many the horizon can need."""
-        limit = max_iterations
-        if horizon < first * limit:
-            limit = -(-horizon // first)
-        run = self.cost.decode_run(plan.num_decodes, plan.context_tokens, limit)
-        total = sum(run)
-        while total - run[-1] >= horizon:
-            total -= run.pop()
-        return Outcome(self.cost.host, 0, compute, total, run)
 
     def _mixed(self, plan: IterationPlan) -> Outcome:
         cost, encode = self.cost, 0
@@ -56,7 +45,7 @@ class SimulatedBackend:
         chunks = [(tokens, request.num_computed_tokens) for request, tokens in plan.prefill]
         compute = cost.compute(chunks, plan.num_decodes, plan.context_tokens)
         total = cost.host + encode + compute
-        return Outcome(cost.host, encode, compute, total, failed=failed, reason="out of memory" if failed else "")
+        return Outcome(cost.host, encode, compute, total, None, failed, "out of memory" if failed else "")
 
     def _without_memory(self, plan: IterationPlan) -> Sequence[RequestState]:
         """Owners of the batch's outputs if it does not fit beside what the cache holds, else nobody."""
