@@ -125,9 +125,9 @@ class Engine:
 
     def _launch_decodes(self, plan: IterationPlan, start: int) -> Outcome:
         """With the fast path, over and over until a member finishes, the blocks run out, or anything happens."""
-        repeats, horizon, decodes = 1, 0, self.state.decodes
+        repeats, horizon = 1, 0
         if self.fast_path:
-            repeats = decodes.steps_with_blocks(decodes.steps_to_finish)
+            repeats = self.state.steps_alike
             horizon = int(min(self.env.peek(), self._stable_until)) - start
         self.state.begin_decodes(plan)
         return self.backend.wait(self.backend.launch(plan, repeats, horizon))

@@ -7,6 +7,7 @@ import os
 import platform
 import re
 from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from importlib.metadata import version
 from pathlib import Path
@@ -37,13 +38,12 @@ def write_run(run: Run, label: str, folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         remove_plots(folder / "plots")
         (folder / "run.json").unlink(missing_ok=True)
-        _write_text(folder / "scenario.yaml", scenario_text(run.scenario))
-        _write_requests(run, folder / "requests.parquet")
-        if run.scenario.measure.iterations:
-            _write_iterations(run, folder / "iterations.parquet")
-        else:
-            (folder / "iterations.parquet").unlink(missing_ok=True)
-        _write_text(folder / "summary.json", _json(run.summary))
+        with ThreadPoolExecutor(1) as beside:  # writing the longest table needs little of Python
+            iterations = beside.submit(_write_iterations, run, folder / "iterations.parquet")
+            _write_text(folder / "scenario.yaml", scenario_text(run.scenario))
+            _write_requests(run, folder / "requests.parquet")
+            _write_text(folder / "summary.json", _json(run.summary))
+            iterations.result()
         _write_text(folder / "run.json", _json(about(run, label)))
 
 
@@ -106,7 +106,10 @@ def _write_requests(run: Run, path: Path) -> None:
 
 
 def _write_iterations(run: Run, path: Path) -> None:
-    """Piece by piece, so that a long run needs no memory for the whole."""
+    """Piece by piece, so that a long run needs no memory for the whole; none where they are not kept."""
+    if not run.scenario.measure.iterations:
+        path.unlink(missing_ok=True)
+        return
     with whole(path) as partial, pq.ParquetWriter(partial, ITERATIONS, **FAST) as writer:
         for table in _grouped(run.iteration_pieces()):
             writer.write_table(table)

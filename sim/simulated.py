@@ -11,7 +11,7 @@ from sim.memory import MemoryLedger
 
 
 class SimulatedBackend:
-    """Prices plans. A batch of items whose activations and outputs do not fit the device's memory fails whole."""
+    """Prices plans. A batch of items that does not fit the device's memory, activations and outputs, fails whole."""
 
     def __init__(self, cost: CostModel, state: ServingState, ledger: MemoryLedger, *, kv_bytes: int, row_bytes: int):
         """`kv_bytes` of the whole KV pool, `row_bytes` of one row of encoder output."""
@@ -40,9 +40,9 @@ class SimulatedBackend:
         cost, encode = self.cost, 0
         failed: Sequence[RequestState] = ()
         if plan.encode:
-            encode = cost.encode(*frames(plan))
             failed = self._without_memory(plan)
-        chunks = [(tokens, request.num_computed_tokens) for request, tokens in plan.prefill]
+            encode = 0 if failed else cost.encode(*frames(plan))
+        chunks = [(tokens, r.num_computed_tokens) for r, tokens in plan.prefill if not failed or r not in failed]
         compute = cost.compute(chunks, plan.num_decodes, plan.context_tokens)
         total = cost.host + encode + compute
         return Outcome(cost.host, encode, compute, total, None, failed, "out of memory" if failed else "")
