@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from policies.encoder_draft import EncoderDraft
 from policies.request_state import RequestState
 from policies.serving import ServingState
@@ -15,22 +13,18 @@ class PlanBuilder(EncoderDraft):
     Nothing outside the draft changes before `ServingState.begin` gets the plan.
     """
 
-    __slots__ = ("_seats", "contexts", "free_blocks", "now", "tokens_left")
+    __slots__ = ("_seats", "contexts", "free_blocks", "now", "tokens_left", "waiting")
 
     def __init__(self, state: ServingState, now: int) -> None:
         super().__init__(state)
         self.now = now  # nanoseconds: all that a policy knows of time
         self.tokens_left = state.max_num_batched_tokens
         self.free_blocks = len(state.pool.free)
+        self.waiting = state.waiting  # not admitted yet, in the order in which they left the front end
         self.contexts = [*state.contexts]  # active, not decoding yet, newly admitted ones included; first come first
         self._seats = state.max_num_seqs - len(state.contexts) - len(state.decodes.members)
 
     # Questions
-
-    @property
-    def waiting(self) -> Iterable[RequestState]:
-        """Requests not admitted yet, in the order in which they left the front end."""
-        return self.state.waiting
 
     @property
     def blocks_to_decode(self) -> int:
@@ -72,7 +66,9 @@ class PlanBuilder(EncoderDraft):
         state = self.state
         end = request.num_computed_tokens + num_tokens
         blocks = max(0, -(-end // state.pool.block_size) - len(request.blocks))
-        if not 0 < num_tokens <= self.tokens_left or blocks > self.free_blocks or not self._covers(request, end):
+        if not 0 < num_tokens <= self.tokens_left or blocks > self.free_blocks:
+            return False
+        if request.num_items_ahead and not self._covers(request, end):
             return False
         self.tokens_left -= num_tokens
         self.free_blocks -= blocks
@@ -82,8 +78,6 @@ class PlanBuilder(EncoderDraft):
 
     def _covers(self, request: RequestState, end: int) -> bool:
         """Whether all items that begin before `end` are there."""
-        if request.next_item == len(request.items):
-            return True
         return all(request.items[index].offset >= end for index in self.missing(request))
 
     def preempt(self, request: RequestState) -> bool:

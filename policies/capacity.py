@@ -17,7 +17,7 @@ def _reserved_to_completion(builder: PlanBuilder) -> list[RequestState]:
     left = state.pool.num_blocks - state.decodes.num_blocks
     fits = []
     for request in builder.contexts:
-        left -= state.pool.blocks_for(request.max_tokens)
+        left -= request.max_blocks
         if left < 0:
             break
         fits.append(request)

@@ -40,7 +40,7 @@ class DecodeCohort:
         computed = request.num_computed_tokens
         self.members[request] = None
         self.context_tokens += computed + 1
-        self.num_blocks += -(-request.max_tokens // self._block_size)
+        self.num_blocks += request.max_blocks
         self._crossing.setdefault((steps - computed) % self._block_size, {})[request] = None
         heappush(self._finishing, (last, request.order, request))
 
@@ -53,7 +53,7 @@ class DecodeCohort:
         request.num_generated += steps
         request.joined = -1
         self.context_tokens -= request.num_computed_tokens + 1
-        self.num_blocks -= -(-request.max_tokens // self._block_size)
+        self.num_blocks -= request.max_blocks
 
     def _no_longer_crosses(self, request: RequestState, phase: int) -> None:
         group = self._crossing[phase]

@@ -41,7 +41,7 @@ class EncoderDraft:
 
     def missing(self, request: RequestState) -> list[int]:
         """Items of the request that prefill needs and that neither the cache nor this draft has for it."""
-        if request.next_item == len(request.items):
+        if not request.num_items_ahead:
             return []
         obtained = self._obtained.get(request)
         missing = request.missing()
@@ -49,7 +49,7 @@ class EncoderDraft:
 
     def ready(self, request: RequestState) -> bool:
         """Whether every item is there when this iteration's prefill begins (encoding comes before it)."""
-        return request.next_item == len(request.items) or not self.missing(request)
+        return not request.num_items_ahead or not self.missing(request)
 
     def attach(self, request: RequestState, index: int) -> bool:
         """Hold an output that is there already, or being encoded in this draft: no budget is spent (S7)."""
@@ -74,7 +74,7 @@ class EncoderDraft:
     def attach_hits(self, requests: Iterable[RequestState]) -> None:
         """Attach whatever the cache has of each request's items, in prompt order."""
         for request in requests:
-            if request.has_items_ahead:
+            if request.num_items_ahead:
                 for index in self.missing(request):
                     self.attach(request, index)
 

@@ -25,12 +25,13 @@ class RequestState:
         "joined",
         "keys",
         "last_step",
+        "max_blocks",
         "max_tokens",
-        "next_item",
         "num_cache_hits",
         "num_computed_tokens",
         "num_encodes",
         "num_generated",
+        "num_items_ahead",
         "num_preemptions",
         "order",
         "request",
@@ -47,9 +48,10 @@ class RequestState:
         self.num_generated = 0  # answer tokens emitted so far
         self.target = request.prompt_tokens  # tokens to prefill: the prompt, after a preemption also the answer so far
         self.max_tokens = request.prompt_tokens + request.output_tokens - 1  # the last token is never written to the KV
+        self.max_blocks = 0  # KV blocks for max_tokens; known once it is submitted
         self.blocks: list[int] = []
         self.holds: dict[int, EncoderEntry] = {}  # item index -> its entry in the encoder cache
-        self.next_item = 0  # first item that prefill has not passed
+        self.num_items_ahead = len(self.items)  # items that prefill has yet to pass: the last ones of the prompt
         self.joined = -1  # cohort step at which it began to decode; -1 while it does not
         self.last_step = -1  # cohort step after which its answer is complete
         self.num_encodes = 0
@@ -67,9 +69,9 @@ class RequestState:
         return self.target - self.num_computed_tokens
 
     @property
-    def has_items_ahead(self) -> bool:
-        """Whether prefill has items yet to pass."""
-        return self.next_item < len(self.items)
+    def next_item(self) -> int:
+        """The first item that prefill has not passed."""
+        return len(self.items) - self.num_items_ahead
 
     def missing(self) -> list[int]:
         """Indices of the items that prefill still needs and that the request holds no finished output of."""

@@ -17,7 +17,7 @@ def encode_first_come(builder: PlanBuilder, requests: Iterable[RequestState], *,
     With `reserve`, the first request left incomplete keeps the rows that it still misses (S23).
     """
     for request in requests:
-        if request.has_items_ahead and not encode_in_prompt_order(builder, request) and reserve:
+        if request.num_items_ahead and not encode_in_prompt_order(builder, request) and reserve:
             builder.reserve(request)
 
 
@@ -28,6 +28,7 @@ def prefill_in_order(builder: PlanBuilder, requests: Iterable[RequestState]) -> 
         if not builder.tokens_left:
             return
         if builder.ready(request):
-            tokens = min(request.remaining, builder.tokens_left) if chunked else request.remaining
+            remaining = request.target - request.num_computed_tokens
+            tokens = min(remaining, builder.tokens_left) if chunked else remaining
             if not builder.prefill(request, tokens):
                 return

@@ -56,6 +56,7 @@ class ServingState:
         return len(self.contexts) + len(self.decodes.members)
 
     def submit(self, request: RequestState) -> None:
+        request.max_blocks = self.pool.blocks_for(request.max_tokens)
         self.waiting.append(request)
 
     # Before the launch
@@ -120,7 +121,8 @@ class ServingState:
                 self.decodes.leave(request)
                 self.contexts[request] = None
             self._give_back(request)
-            request.num_computed_tokens = request.next_item = 0
+            request.num_computed_tokens = 0
+            request.num_items_ahead = len(request.items)
             request.target = request.request.prompt_tokens + request.num_generated
             request.num_preemptions += 1
         self.contexts = dict.fromkeys(sorted(self.contexts, key=lambda r: r.order))
@@ -193,13 +195,12 @@ class ServingState:
                 self.decodes.join(request)
 
     def _release_passed(self, request: RequestState) -> None:
-        items = request.items
-        while request.next_item < len(items):
-            item = items[request.next_item]
+        for index in range(request.next_item, len(request.items)):
+            item = request.items[index]
             if item.offset + item.length > request.num_computed_tokens:
                 return
-            self.cache.release(request.holds.pop(request.next_item))
-            request.next_item += 1
+            self.cache.release(request.holds.pop(index))
+            request.num_items_ahead -= 1
 
     # Leaving
 

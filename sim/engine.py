@@ -45,6 +45,7 @@ class Engine:
         self.end_when_out_of_memory = end_when_out_of_memory
         self._arrived: list[ServedRequest] = []
         self._cancelled: list[tuple[ServedRequest, str]] = []
+        self._builder: PlanBuilder | None = None  # of the last draft that the policy was asked for
         self._idle: simpy.Event | None = None  # what wakes the loop while it has nothing to run
         env.process(self._serve())
 
@@ -73,13 +74,11 @@ class Engine:
 
         The policy is only asked where there is a choice to make.
         """
-        self._stable_until = FOREVER
         if self.state.only_decodes:
+            self._builder = None
             return IterationPlan(self.state.decodes)
-        builder = PlanBuilder(self.state, start)
+        self._builder = builder = PlanBuilder(self.state, start)
         self.policy.schedule(builder)
-        if self.fast_path and builder.plan.decodes_only:
-            self._stable_until = self.policy.stable_until(builder)
         return builder.plan
 
     def _wake(self) -> None:
@@ -91,15 +90,17 @@ class Engine:
         env, state, recorder = self.env, self.state, self.recorder
         start = now(env)
         while True:
-            if env.peek() <= start:  # whatever is stamped with this moment comes before its draft
+            upcoming = env.peek()
+            if upcoming <= start:  # whatever is stamped with this moment comes before its draft
                 yield Later(env, 0)
+                upcoming = env.peek()
             if self._arrived or self._cancelled:
                 self._take_in(start)
             plan = self.draft(start)
             if plan:
-                outcome = self._launch(plan, start)
+                outcome = self._launch(plan, start, upcoming)
                 end = start + outcome.total
-                if not self.fast_path or env.peek() <= end:
+                if not self.fast_path or upcoming <= end:
                     yield Later(env, end - now(env))
                 recorder.iterated(plan, outcome, state, start)
                 start = end
@@ -116,19 +117,20 @@ class Engine:
                 recorder.waited(plan, now(env) - start)
                 start = now(env)
 
-    def _launch(self, plan: IterationPlan, start: int) -> Outcome:
+    def _launch(self, plan: IterationPlan, start: int, upcoming: float) -> Outcome:
         if plan.decodes_only:
-            return self._launch_decodes(plan, start)
+            return self._launch_decodes(plan, start, upcoming)
         self.recorder.planned(plan, start)
         self.state.begin(plan)
         return self.backend.wait(self.backend.launch(plan, 1, 0))
 
-    def _launch_decodes(self, plan: IterationPlan, start: int) -> Outcome:
+    def _launch_decodes(self, plan: IterationPlan, start: int, upcoming: float) -> Outcome:
         """With the fast path, over and over until a member finishes, the blocks run out, or anything happens."""
         repeats, horizon = 1, 0
         if self.fast_path:
             repeats = self.state.steps_alike
-            horizon = int(min(self.env.peek(), self._stable_until)) - start
+            until = self.policy.stable_until(self._builder) if self._builder else FOREVER
+            horizon = int(min(upcoming, until)) - start
         self.state.begin_decodes(plan)
         return self.backend.wait(self.backend.launch(plan, repeats, horizon))
 

@@ -1,7 +1,6 @@
 """Follows a run: one row for every iteration and every request, and the tokens' times in between."""
 
 from collections.abc import Callable
-from typing import cast
 
 from policies.plan import IterationPlan
 from policies.request_state import RequestState
@@ -29,11 +28,13 @@ class Recorder:
     def planned(self, plan: IterationPlan, now: int) -> None:
         """Before `begin`, where more than decodes is planned: who becomes active, and whose answer is interrupted."""
         self.decisions.add(plan, self.iterations.num_iterations)
-        for request in served(plan.admitted):
-            request.admitted = now
-        for request in served(plan.preempted):
-            if request.joined >= 0:
-                self.requests.close_segment(request, self.iterations.decode_steps)
+        if plan.admitted:
+            for request in served(plan.admitted):
+                request.admitted = now
+        if plan.preempted:
+            for request in served(plan.preempted):
+                if request.joined >= 0:
+                    self.requests.close_segment(request, self.iterations.decode_steps)
 
     def iterated(self, plan: IterationPlan, outcome: Outcome, state: ServingState, start: int) -> None:
         """Before `complete`: the rows as they stood while the iteration ran."""
@@ -41,7 +42,7 @@ class Recorder:
         if plan.encode:
             self._label_encode(plan, outcome.encode)
         for owner, _ in plan.prefill:
-            request = cast(ServedRequest, owner)
+            request: ServedRequest = owner  # type: ignore[assignment]  # see `served`
             if request.first_token < 0:
                 request.prefill += outcome.compute
         if plan.blocked:
@@ -74,14 +75,17 @@ class Recorder:
 
     def completed(self, completed: Completed, outcome: Outcome, now: int) -> None:
         """After `complete`: tokens, and who is done."""
-        for request in served(completed.emitted):
-            if request.first_token < 0:
-                request.first_token = now
-            request.segments.append((now, self.iterations.decode_steps, -1, request.num_computed_tokens))
-        for request in served(completed.finished):
-            self.leave(request, now, "finished")
-        for request in served(completed.failed):
-            self.leave(request, now, "failed", outcome.reason)
+        if completed.emitted:
+            for request in served(completed.emitted):
+                if request.first_token < 0:
+                    request.first_token = now
+                request.segments.append((now, self.iterations.decode_steps, -1, request.num_computed_tokens))
+        if completed.finished:
+            for request in served(completed.finished):
+                self.leave(request, now, "finished")
+        if completed.failed:
+            for request in served(completed.failed):
+                self.leave(request, now, "failed", outcome.reason)
 
     def leave(self, request: ServedRequest, now: int, status: str, reason: str = "") -> None:
         """The request's row is written; its client hears of it."""
