@@ -9,8 +9,9 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -23,9 +24,9 @@ WORKLOADS: dict[str, tuple[str, dict[str, Any]]] = {
             "workload.num_requests": 256,
             "workload.arrivals": {"kind": "at_once"},
             "workload.text_tokens": {"kind": "uniform", "min": 64, "max": 80},
-            "workload.output_tokens": 20_000,
+            "workload.output_tokens": 50_000,
             "engine.max_num_seqs": 256,
-            "engine.num_kv_blocks": 400_000,
+            "engine.num_kv_blocks": 1_000_000,
             "simulation.fast_path": False,
         },
     ),
@@ -34,51 +35,50 @@ WORKLOADS: dict[str, tuple[str, dict[str, Any]]] = {
 }
 
 
-def bare_timeout(count: int = 300_000) -> float:
-    """Seconds that SimPy takes for one timeout and nothing else; the best of a few, as the machine is shared."""
+def bare_timeout(count: int = 200_000) -> float:
+    """Seconds that SimPy takes for one timeout and nothing else."""
     import simpy
 
     def process(env: simpy.Environment) -> Generator[simpy.Event, None, None]:
         for _ in range(count):
             yield env.timeout(1)
 
-    def once() -> None:
-        env = simpy.Environment()
-        env.process(process(env))
-        env.run()
-
-    return min(timed(once) for _ in range(3)) / count
-
-
-def timed(function: Callable[[], None]) -> float:
+    env = simpy.Environment()
+    env.process(process(env))
     start = time.perf_counter()
-    function()
-    return time.perf_counter() - start
+    env.run()
+    return (time.perf_counter() - start) / count
 
 
-def measure(name: str) -> dict[str, Any]:
-    """Simulate one workload, front end on, and write its tables."""
+def simulate_and_write(name: str, changes: dict[str, Any]) -> tuple[int, int]:
+    """One workload, front end on, tables written; (requests, iterations)."""
     from sim import Scenario
     from sim.output import write_run
     from sim.run import simulate
 
-    file, changes = WORKLOADS[name]
-    scenario = Scenario.load(ROOT / "scenarios" / file, changes)
-    before, start = bare_timeout(), time.perf_counter()
-    run = simulate(scenario)
+    file, own = WORKLOADS[name]
+    run = simulate(Scenario.load(ROOT / "scenarios" / file, own | changes))
     with tempfile.TemporaryDirectory() as folder:
         write_run(run, name, Path(folder))
+    return len(run.requests), run.num_iterations
+
+
+def measure(name: str) -> dict[str, Any]:
+    """A few requests first, so that imports and first uses are not counted; bare timeouts before and after."""
+    simulate_and_write(name, {"workload.num_requests": 20, "workload.output_tokens": 20})
+    bare = [bare_timeout() for _ in range(5)]
+    start = time.perf_counter()
+    requests, iterations = simulate_and_write(name, {})
     elapsed = time.perf_counter() - start
-    bare = min(before, bare_timeout())
-    requests, iterations = len(run.requests), run.num_iterations
+    timeout = median(bare + [bare_timeout() for _ in range(5)])
     return {
         "workload": name,
         "requests": requests,
         "iterations": iterations,
         "requests_per_second": round(requests / elapsed, 1),
         "iterations_per_second": round(iterations / elapsed, 1),
-        "bare_timeouts_per_request": round(elapsed / requests / bare, 1),
-        "bare_timeouts_per_iteration": round(elapsed / iterations / bare, 2),
+        "bare_timeouts_per_request": round(elapsed / requests / timeout, 1),
+        "bare_timeouts_per_iteration": round(elapsed / iterations / timeout, 2),
         "peak_rss_mb": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024, 1),
     }
 

@@ -13,8 +13,6 @@ class PlanBuilder(EncoderDraft):
     Nothing outside the draft changes before `ServingState.begin` gets the plan.
     """
 
-    __slots__ = ("_seats", "contexts", "free_blocks", "now", "tokens_left", "waiting")
-
     def __init__(self, state: ServingState, now: int) -> None:
         super().__init__(state)
         self.now = now  # nanoseconds: all that a policy knows of time

@@ -14,18 +14,8 @@ from policies.serving import ServingState
 class EncoderDraft:
     """Items, encoder tokens and encoder-cache rows of one iteration, spent in the draft alone."""
 
-    __slots__ = (
-        "_claimed",
-        "_encoding",
-        "_obtained",
-        "_reserved_for",
-        "encoder_items_left",
-        "encoder_tokens_left",
-        "plan",
-        "reserved_rows",
-        "rows_left",
-        "state",
-    )
+    reserved_rows = 0  # of rows_left, kept for the first request left incomplete
+    _reserved_for: RequestState | None = None
 
     def __init__(self, state: ServingState) -> None:
         self.state = state
@@ -33,8 +23,6 @@ class EncoderDraft:
         self.encoder_items_left = state.encoder_max_num_items
         self.encoder_tokens_left = state.encoder_max_num_tokens
         self.rows_left = state.encoder_cache_rows - state.cache.held_rows
-        self.reserved_rows = 0  # of rows_left, kept for the first request left incomplete
-        self._reserved_for: RequestState | None = None
         self._claimed: set[Key] = set()  # keys that this draft takes rows for, or revives
         self._encoding: set[Key] = set()  # keys that this draft encodes
         self._obtained: dict[RequestState, set[int]] = {}  # items that this draft encodes or attaches

@@ -22,20 +22,10 @@ class IterationPlan:
     Items are named (request, index in its prompt). A plan with nothing to run is falsy.
     """
 
-    __slots__ = (
-        "admitted",
-        "attached",
-        "blocked",
-        "charged",
-        "context_tokens",
-        "decode",
-        "encode",
-        "encoder_tokens",
-        "num_decodes",
-        "num_prefill_tokens",
-        "preempted",
-        "prefill",
-    )
+    encoder_tokens = 0  # pre-merger, of `encode`
+    num_prefill_tokens = 0
+    num_decodes = 0  # set by begin
+    context_tokens = 0  # that the decodes attend to; set by begin
 
     def __init__(self, decode: DecodeCohort | None = None) -> None:
         self.admitted: list[RequestState] = []  # leave the waiting queue, in its order
@@ -46,10 +36,6 @@ class IterationPlan:
         self.prefill: list[tuple[RequestState, int]] = []  # (request, tokens of this chunk)
         self.decode = decode  # the running decodes, all of them, or none
         self.blocked: dict[RequestState, Blocked] = {}  # whom an encoder budget or the cache refused, and why
-        self.encoder_tokens = 0  # pre-merger, of `encode`
-        self.num_prefill_tokens = 0
-        self.num_decodes = 0  # set by begin
-        self.context_tokens = 0  # that the decodes attend to; set by begin
 
     def __bool__(self) -> bool:
         return self.decode is not None or bool(self.prefill or self.encode)

@@ -17,46 +17,26 @@ class RequestState:
     were when it joined.
     """
 
-    __slots__ = (
-        "blocks",
-        "holds",
-        "id",
-        "items",
-        "joined",
-        "keys",
-        "last_step",
-        "max_blocks",
-        "max_tokens",
-        "num_cache_hits",
-        "num_computed_tokens",
-        "num_encodes",
-        "num_generated",
-        "num_items_ahead",
-        "num_preemptions",
-        "order",
-        "request",
-        "target",
-    )
+    order = -1  # place in the order of admission; -1 while waiting
+    num_computed_tokens = 0
+    num_generated = 0  # answer tokens emitted so far
+    max_blocks = 0  # KV blocks for max_tokens; known once it is submitted
+    joined = -1  # cohort step at which it began to decode; -1 while it does not
+    last_step = -1  # cohort step after which its answer is complete
+    num_encodes = 0
+    num_cache_hits = 0
+    num_preemptions = 0
 
     def __init__(self, request: Request) -> None:
         self.request = request
         self.id = request.id
         self.items = request.items
         self.keys: tuple[Key, ...] = tuple(map(self._key, range(len(self.items)))) if self.items else ()
-        self.order = -1  # place in the order of admission; -1 while waiting
-        self.num_computed_tokens = 0
-        self.num_generated = 0  # answer tokens emitted so far
+        self.num_items_ahead = len(self.items)  # items that prefill has yet to pass: the last ones of the prompt
         self.target = request.prompt_tokens  # tokens to prefill: the prompt, after a preemption also the answer so far
         self.max_tokens = request.prompt_tokens + request.output_tokens - 1  # the last token is never written to the KV
-        self.max_blocks = 0  # KV blocks for max_tokens; known once it is submitted
         self.blocks: list[int] = []
         self.holds: dict[int, EncoderEntry] = {}  # item index -> its entry in the encoder cache
-        self.num_items_ahead = len(self.items)  # items that prefill has yet to pass: the last ones of the prompt
-        self.joined = -1  # cohort step at which it began to decode; -1 while it does not
-        self.last_step = -1  # cohort step after which its answer is complete
-        self.num_encodes = 0
-        self.num_cache_hits = 0
-        self.num_preemptions = 0
 
     def _key(self, index: int) -> Key:
         """Content keys carry the modality; without one, a key that nobody else can have (SEMANTICS S27)."""

@@ -13,6 +13,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import yaml
@@ -38,12 +39,13 @@ def write_run(run: Run, label: str, folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         remove_plots(folder / "plots")
         (folder / "run.json").unlink(missing_ok=True)
-        with ThreadPoolExecutor(1) as beside:  # writing the longest table needs little of Python
-            iterations = beside.submit(_write_iterations, run, folder / "iterations.parquet")
+        with ThreadPoolExecutor(2) as beside:  # writing tables needs little of Python
+            tables = [beside.submit(_write_iterations, run, folder / "iterations.parquet")]
+            tables.append(beside.submit(_write_requests, run.requests, folder / "requests.parquet"))
             _write_text(folder / "scenario.yaml", scenario_text(run.scenario))
-            _write_requests(run, folder / "requests.parquet")
             _write_text(folder / "summary.json", _json(run.summary))
-            iterations.result()
+            for table in tables:
+                table.result()
         _write_text(folder / "run.json", _json(about(run, label)))
 
 
@@ -99,8 +101,8 @@ def _write_text(path: Path, text: str) -> None:
         partial.write_text(text, encoding="utf-8")
 
 
-def _write_requests(run: Run, path: Path) -> None:
-    table = pa.Table.from_pandas(run.requests, preserve_index=False).replace_schema_metadata(None)
+def _write_requests(requests: pd.DataFrame, path: Path) -> None:
+    table = pa.Table.from_pandas(requests, preserve_index=False).replace_schema_metadata(None)
     with whole(path) as partial:
         pq.write_table(table, partial, **FAST | {"use_dictionary": ["status", "reason"]})
 

@@ -119,7 +119,8 @@ class RequestLog:
                 **{name: column[name] for name in ("num_encodes", "num_cache_hits", "num_preemptions")},
                 "status": texts[column["status"]].astype(str),
                 "reason": texts[column["reason"]].astype(str),
-            }
+            },
+            copy=False,
         )
 
 

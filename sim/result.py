@@ -81,7 +81,8 @@ class Run:
 
     def _iterations(self, names: Sequence[str]) -> pd.DataFrame:
         pieces = list(self.iteration_pieces(names))
-        return pd.DataFrame({name: np.concatenate([p[name] for p in pieces] or [np.zeros(0)]) for name in names})
+        columns = {name: np.concatenate([p[name] for p in pieces] or [np.zeros(0)]) for name in names}
+        return pd.DataFrame(columns, copy=False)
 
     @cached_property
     def _decode_log(self) -> tuple[NDArray[np.int64], NDArray[np.int32]]:

@@ -14,32 +14,17 @@ NEVER = -1  # a time that has not come
 class ServedRequest(RequestState):
     """Times and durations in integer nanoseconds, filled in by the recorder."""
 
-    __slots__ = (
-        "admitted",
-        "arrival",
-        "budget_wait",
-        "done",
-        "encode",
-        "finish",
-        "first_token",
-        "prefill",
-        "prepared",
-        "reason",
-        "reservation_wait",
-        "segments",
-        "status",
-    )
+    prepared = admitted = first_token = finish = NEVER
+    encode = prefill = reservation_wait = budget_wait = 0  # parts of the time to first token
+    status = ""  # empty while it is under way
+    reason = ""
+    done: simpy.Event | None = None  # for a client that waits for the answer
 
     def __init__(self, request: Request, arrival: int) -> None:
         super().__init__(request)
         self.arrival = arrival
-        self.prepared = self.admitted = self.first_token = self.finish = NEVER
-        self.encode = self.prefill = self.reservation_wait = self.budget_wait = 0  # parts of the time to first token
         # a token that prefill gave: its time, the next decode step, steps from there (-1: still), tokens in the KV then
         self.segments: list[tuple[int, int, int, int]] = []
-        self.status = ""  # empty while it is under way
-        self.reason = ""
-        self.done: simpy.Event | None = None  # for a client that waits for the answer
 
 
 def served(requests: Iterable[RequestState]) -> Iterable[ServedRequest]:

@@ -1,4 +1,4 @@
-"""Hold and wait in the encoder cache: who stalls, that it is noticed and named, and who never does (SEMANTICS B.1.5)."""
+"""Hold and wait in the encoder cache: who stalls, that it is noticed and named, and who never does."""
 
 import json
 import random
@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from rules import BUDGETED, MS, Served, Sized, limits, request, serve
+from rules import BUDGETED, MS, Sized, limits, request
+from servers import Served, serve
 
 from policies.limits import Limits
 from workloads.request import Request
@@ -21,7 +22,8 @@ STUCK = {
     },
     "stalls even with the admission gate": {
         1: "waits for 5 encoder-cache rows for item 1: of 9, 5 held by itself (3), request 2 (2)",
-        2: "waits for 1 encoder-cache rows for item 1: of 9, 5 held by request 1 (3), itself (2), 5 reserved for another",
+        2: "waits for 1 encoder-cache rows for item 1: of 9, "
+        "5 held by request 1 (3), itself (2), 5 reserved for another",
     },
 }
 
@@ -48,7 +50,7 @@ def test_head_of_line_stalls_and_the_stuck_are_named(case: dict[str, Any]) -> No
 
 
 def test_it_stalls_when_the_case_says_so() -> None:
-    """The first case encodes {0: [0], 2: [0]}, then {0: [1]}; the second is stuck after iteration 2, 5 rows resident."""
+    """The first encodes {0: [0], 2: [0]}, then {0: [1]}; the second is stuck after iteration 2 with 5 rows resident."""
     first, second = (run(case, "head_of_line") for case in CASES)
     assert [step.encode for step in first.steps] == [((0, 0), (2, 0)), ((0, 1),)]
     assert first.state.cache.held_rows == 2

@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from rules import BUDGETED, MS, POLICIES, Desk, Served, Sized, SmallBackend, Step, assert_clean, limits, request, serve
+from checks import assert_clean
+from rules import BUDGETED, MS, POLICIES, Desk, Sized, Step, limits, request
+from servers import Served, SmallBackend, serve
 
 from policies.feasible import why_never
 from policies.limits import Limits

@@ -9,7 +9,8 @@ import pandas as pd
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from rules import POLICIES, Served, Sized, SmallBackend, limits, request, serve
+from rules import POLICIES, Sized, limits, request
+from servers import Served, SmallBackend, serve
 from small_loads import Load, loads, unlimited
 
 from sim import Run, Scenario, run
@@ -124,6 +125,16 @@ def test_paths_agree_where_requests_are_preempted(policy: str, block_size: int) 
 @pytest.mark.parametrize("changes", [{"chunked_prefill": False}, {"release": "prompt_end"}, {"admission_gate": False}])
 def test_paths_agree_under_every_option(policy: str, changes: dict[str, Any]) -> None:
     assert_paths_agree(scenario(policy, "poisson", engine={"max_num_batched_tokens": 1500, **changes}))
+
+
+@every_policy
+@pytest.mark.parametrize("arrivals", ["gamma", "closed", "closed, no thinking"])
+def test_paths_agree_where_batches_fail(policy: str, arrivals: str) -> None:
+    """A pool that leaves no memory for the larger batches; users in a closed loop send anew when theirs has failed."""
+    engine = {"encoder_max_num_items": 4, "num_kv_blocks": 56_165, "encoder_max_num_tokens": 4096}
+    quick = assert_paths_agree(scenario(policy, arrivals, engine=engine))
+    assert {"failed", "finished"} <= set(quick.requests["status"])
+    assert quick.requests["arrival"].is_monotonic_increasing
 
 
 @RANDOM

@@ -5,8 +5,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from rules import BUDGETED, MS, POLICIES, CheckedState, Desk, Sized, SmallBackend, Step, assert_clean, limits, request
-from rules import serve
+from checks import assert_clean
+from rules import BUDGETED, MS, POLICIES, Desk, Sized, Step, limits, request
+from servers import serve
 
 from policies.feasible import why_never
 from policies.request_state import RequestState
@@ -38,7 +39,7 @@ def test_01_the_head_of_line_reservation_covers_only_the_first(gate: bool) -> No
     else:
         costs = [[(1, 1), (4, 2)], [(1, 4)], [(2, 2), (3, 3)]]
         budgets = {"encoder_cache_rows": 5, "encoder_max_num_items": 4, "encoder_max_num_tokens": 4}
-    asked = [request(id, map(lambda cost: Sized(*cost), items)) for id, items in enumerate(costs)]
+    asked = [request(id, items) for id, items in enumerate(costs)]
     stalled = serve(asked, "head_of_line", limits(admission_gate=gate, **budgets))
     assert stalled.verdict == "stalled" and stalled.status == {0: "finished", 1: "stalled", 2: "stalled"}
     finished("footprint", *asked, admission_gate=gate, **budgets)
@@ -405,4 +406,3 @@ def test_a_request_says_which_knob_to_raise_when_it_can_never_be_served() -> Non
     ]
     for asked, reason in reasons:
         assert why_never(tight, RequestState(asked)).endswith(reason)
-    assert CheckedState(tight).pool.num_blocks == 2 and SmallBackend().most_iterations > 0

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from checks import assert_clean, everyone
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from rules import POLICIES, Desk, Served, Sized, SmallBackend, assert_clean, everyone, limits, request, serve
+from rules import POLICIES, Desk, Sized, limits, request
+from servers import Served, SmallBackend, serve
 from small_loads import Load, loads, unlimited
 
 from sim.itl import pooled_itl
@@ -108,7 +110,7 @@ def test_preemption_alone_stalls_nobody(policy: str, load: Load) -> None:
 
 @pytest.mark.parametrize("policy", ["fcfs", "head_of_line", "eager", "footprint"])
 def test_whatever_needs_no_encoding_is_a_hit(policy: str) -> None:
-    """Each item of a request that was never preempted is either encoded for it or found there; so is one named twice."""
+    """An item of a request that was never preempted is either encoded for it or found there, one named twice too."""
     twice = request(0, [Sized(1, 1, "a"), Sized(1, 2, "b"), Sized(1, 1, "a")])
     late = request(1, [Sized(1, 2, "b")])
     run = serve([twice, late], policy, limits(encoder_max_num_items=1))

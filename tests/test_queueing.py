@@ -43,7 +43,7 @@ def nanoseconds(seconds: pd.Series) -> np.ndarray[Any, Any]:
 
 
 def close(samples: list[float], expected: float) -> None:
-    """The mean of independent runs, within four of its own standard errors, and those small enough to mean something."""
+    """The mean of independent runs, within four of its own standard errors; those are small enough to mean much."""
     error = np.std(samples, ddof=1) / np.sqrt(len(samples))
     assert error < 0.06 * expected
     assert abs(np.mean(samples) - expected) < 4 * error
@@ -74,7 +74,7 @@ def test_one_worker_is_an_m_d_1_queue_too() -> None:
 @every_policy
 @pytest.mark.parametrize("capacity", ["no_evict", "max_utilization"])
 def test_littles_law_holds_exactly_for_the_running(policy: str, capacity: str) -> None:
-    """Mean number running x time = requests x mean time running; one side from the iterations, one from the requests."""
+    """Number running x time = requests x time running; one side from the iterations, one from the requests."""
     r = served(
         {"kind": "poisson", "rate": 30}, 80, policy=policy, workload=IMAGES, engine=TIGHT | {"capacity": capacity}
     )
