@@ -25,18 +25,24 @@ def _reserved_to_completion(builder: PlanBuilder) -> list[RequestState]:
 
 
 def _most_at_once(builder: PlanBuilder) -> list[RequestState]:
-    """Blocks for what is needed now; an older request takes them back from the last started of the younger ones."""
-    pool, needed, fits = builder.state.pool, 0, []
+    """Blocks for what is needed now; an older request takes them back from the last started of the younger ones.
+
+    Blocks are kept, and taken back, only for a request that can use them: one whose items are all there. Another may
+    encode if there would be room, and while there is none nobody behind it starts.
+    """
+    pool, needed, held_up, fits = builder.state.pool, 0, False, []
     while builder.blocks_to_decode > builder.free_blocks:
         builder.preempt(_last_started(builder, after=-1)[0])
     for request in [*builder.contexts]:
-        if request in builder.plan.preempted:
+        if request in builder.plan.preempted or (held_up and not (request.blocks or request.holds)):
             continue
-        needed += pool.blocks_for(request.target) - len(request.blocks)
-        while _short(builder, needed) and (younger := _younger(builder, request)):
+        more, ready = pool.blocks_for(request.target) - len(request.blocks), builder.ready(request)
+        while ready and _short(builder, needed + more) and (younger := _younger(builder, request)):
             builder.preempt(younger[0])
-        if _short(builder, needed):
-            break
+        if _short(builder, needed + more):
+            held_up = True
+            continue
+        needed += more if ready else 0
         fits.append(request)
     return fits
 

@@ -90,6 +90,13 @@ class EncoderCache:
         entry.rows = self._rows.take(entry.num_rows)
         self.pending_rows -= entry.num_rows
 
+    def withdraw(self, entry: EncoderEntry) -> None:
+        """Its encoding failed: the entry is pending again."""
+        assert entry.rows is not None and not entry.ready
+        self._rows.give(entry.rows)
+        entry.rows = None
+        self.pending_rows += entry.num_rows
+
     def _make_room(self, num_rows: int) -> None:
         if self.capacity is None:
             return

@@ -25,15 +25,16 @@ class EncoderDraft:
         self.rows_left = state.encoder_cache_rows - state.cache.held_rows
         self._claimed: set[Key] = set()  # keys that this draft takes rows for, or revives
         self._encoding: set[Key] = set()  # keys that this draft encodes
-        self._obtained: dict[RequestState, set[int]] = {}  # items that this draft encodes or attaches
+        self._missing: dict[RequestState, list[int]] = {}  # of whom it was asked, less what this draft obtains
 
     def missing(self, request: RequestState) -> list[int]:
         """Items of the request that prefill needs and that neither the cache nor this draft has for it."""
         if not request.num_items_ahead:
             return []
-        obtained = self._obtained.get(request)
-        missing = request.missing()
-        return [i for i in missing if i not in obtained] if obtained else missing
+        missing = self._missing.get(request)
+        if missing is None:
+            missing = self._missing[request] = request.missing()
+        return missing
 
     def ready(self, request: RequestState) -> bool:
         """Whether every item is there when this iteration's prefill begins (encoding comes before it)."""
@@ -63,7 +64,7 @@ class EncoderDraft:
         """Attach whatever the cache has of each request's items, in prompt order."""
         for request in requests:
             if request.num_items_ahead:
-                for index in self.missing(request):
+                for index in [*self.missing(request)]:
                     self.attach(request, index)
 
     def encode(self, request: RequestState, index: int) -> bool:
@@ -139,4 +140,4 @@ class EncoderDraft:
         return rows
 
     def _obtain(self, request: RequestState, index: int) -> None:
-        self._obtained.setdefault(request, set()).add(index)
+        self.missing(request).remove(index)

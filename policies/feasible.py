@@ -34,7 +34,9 @@ def _encoder(limits: Limits, request: RequestState) -> str:
     largest, most = max(item.encoder_tokens for item in request.items), limits.encoder_max_num_tokens
     if isinstance(most, int) and largest > most:
         return f"has an item of {largest} encoder tokens and an iteration encodes {most}: raise encoder_max_num_tokens"
-    rows = sum({key: item.embeds for key, item in zip(request.keys, request.items, strict=True)}.values())
+    rows = sum(item.embeds for item in request.items)
+    if limits.encoder_cache_reuse:  # equal items share their rows
+        rows = sum({key: item.embeds for key, item in zip(request.keys, request.items, strict=True)}.values())
     if isinstance(limits.encoder_cache_rows, int) and rows > limits.encoder_cache_rows:
         return (
             f"needs {rows} rows of encoder output and the cache holds {limits.encoder_cache_rows}: "

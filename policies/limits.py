@@ -7,6 +7,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from workloads.request import MultimodalItem
 
 Count = Annotated[int, Field(ge=1, le=2**40)]
+Blocks = Annotated[int, Field(ge=1, le=2**24)]  # each has its number in memory
 Unbounded = Literal["unbounded"]
 
 
@@ -19,7 +20,7 @@ class Limits(BaseModel):
     max_num_batched_tokens: Count = 8192  # prefill and decode tokens of one iteration
     chunked_prefill: bool = True  # a prompt may be computed over several iterations
     block_size: Annotated[int, Field(ge=1, le=1024)] = 16  # tokens of a KV block
-    num_kv_blocks: Count | None = None  # left out: as many as fit the device's memory
+    num_kv_blocks: Blocks | None = None  # left out: as many as fit the device's memory
     free_gpu_memory_fraction: Annotated[float, Field(gt=0, le=1, strict=False)] = 0.9  # of what is left, for the KV
     capacity: Literal["no_evict", "max_utilization"] = "no_evict"  # reserve to completion, or preempt by recompute
     encoder_max_num_items: Count | Unbounded | None = None  # left out: max_num_seqs

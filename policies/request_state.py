@@ -23,8 +23,9 @@ class RequestState:
     max_blocks = 0  # KV blocks for max_tokens; known once it is submitted
     joined = -1  # cohort step at which it began to decode; -1 while it does not
     last_step = -1  # cohort step after which its answer is complete
+    encoded: frozenset[int] = frozenset()  # items that were encoded for this request since it last started
     num_encodes = 0
-    num_cache_hits = 0
+    num_cache_hits = 0  # items that prefill passed without their having been encoded for this request
     num_preemptions = 0
 
     def __init__(self, request: Request) -> None:
@@ -43,6 +44,10 @@ class RequestState:
         item = self.items[index]
         return ("temporary", self.id, index) if item.key is None else (item.modality, item.key)
 
+    def use_own_keys(self) -> None:
+        """Share no encoder output with anybody, not even between equal items."""
+        self.keys = tuple(("temporary", self.id, index) for index in range(len(self.items)))
+
     @property
     def remaining(self) -> int:
         """Tokens still to prefill."""
@@ -55,8 +60,8 @@ class RequestState:
 
     def missing(self) -> list[int]:
         """Indices of the items that prefill still needs and that the request holds no finished output of."""
-        holds = self.holds
-        return [i for i in range(self.next_item, len(self.items)) if i not in holds or not holds[i].ready]
+        holds, size = self.holds, len(self.items)
+        return [i for i in range(size - self.num_items_ahead, size) if i not in holds or not holds[i].ready]
 
     def __repr__(self) -> str:
         return f"request {self.id}"

@@ -8,30 +8,30 @@ Rows = np.ndarray[Any, np.dtype[np.int64]]
 
 
 class RowPool:
-    """A stack of free row numbers. Without a capacity it grows on demand."""
+    """A stack of free row numbers, made as they are first needed."""
 
     def __init__(self, capacity: int | None) -> None:
-        self._grows = capacity is None
-        self._stack = np.arange(capacity or 0, dtype=np.int64)[::-1].copy()
-        self.num_free = len(self._stack)
+        self._capacity = capacity  # None limits nothing
+        self._stack = np.zeros(0, dtype=np.int64)
+        self._num_free = 0
 
     def take(self, count: int) -> Rows:
-        if self._grows and count > self.num_free:
+        if count > self._num_free:
             self._grow(max(count, len(self._stack), 1024))
-        assert count <= self.num_free, "more encoder-output rows taken than there are"
-        self.num_free -= count
-        return self._stack[self.num_free : self.num_free + count].copy()
+        assert count <= self._num_free, "more encoder-output rows taken than there are"
+        self._num_free -= count
+        return self._stack[self._num_free : self._num_free + count].copy()
 
     def give(self, rows: Rows) -> None:
-        self._stack[self.num_free : self.num_free + len(rows)] = rows
-        self.num_free += len(rows)
+        self._stack[self._num_free : self._num_free + len(rows)] = rows
+        self._num_free += len(rows)
 
     def _grow(self, count: int) -> None:
-        """Add `count` fresh row numbers under the free ones."""
-        size = len(self._stack)
-        fresh = np.arange(size + count - 1, size - 1, -1, dtype=np.int64)
+        """Add up to `count` fresh row numbers under the free ones."""
+        size, free = len(self._stack), self._num_free
+        if self._capacity is not None:
+            count = min(count, self._capacity - size)
         grown = np.empty(size + count, dtype=np.int64)
-        grown[:count] = fresh
-        grown[count : count + self.num_free] = self._stack[: self.num_free]
-        self._stack = grown
-        self.num_free += count
+        grown[:count] = np.arange(size + count - 1, size - 1, -1)
+        grown[count : count + free] = self._stack[:free]
+        self._stack, self._num_free = grown, free + count

@@ -8,7 +8,7 @@ from policies.request_state import RequestState
 
 def encode_in_prompt_order(builder: PlanBuilder, request: RequestState) -> bool:
     """Encode the request's missing items one after the other, none skipped (S61); whether all of them were taken."""
-    return all(builder.encode(request, index) for index in builder.missing(request))
+    return all(builder.encode(request, index) for index in [*builder.missing(request)])
 
 
 def encode_first_come(builder: PlanBuilder, requests: Iterable[RequestState], *, reserve: bool) -> None:

@@ -57,6 +57,8 @@ class ServingState:
 
     def submit(self, request: RequestState) -> None:
         request.max_blocks = self.pool.blocks_for(request.max_tokens)
+        if not self.limits.encoder_cache_reuse:
+            request.use_own_keys()
         self.waiting.append(request)
 
     # Before the launch
@@ -85,12 +87,13 @@ class ServingState:
 
     def begin(self, plan: IterationPlan) -> None:
         """Carry out a plan's decisions and complete it with addresses: evict, hand out blocks and rows, hold."""
+        late = [owner for owner in plan.attached if owner[0] in plan.preempted or not self._hold(*owner)]
         if plan.preempted:
             self._preempt(plan.preempted)
         if plan.admitted:
             self._admit(plan.admitted)
         if plan.encode or plan.attached or plan.charged:
-            self._hold_items(plan)
+            self._hold_items(plan, late)
         if plan.decode is not None:
             self.begin_decodes(plan)
         pool = self.pool
@@ -124,13 +127,13 @@ class ServingState:
             request.num_computed_tokens = 0
             request.num_items_ahead = len(request.items)
             request.target = request.request.prompt_tokens + request.num_generated
+            request.encoded = frozenset()
             request.num_preemptions += 1
         self.contexts = dict.fromkeys(sorted(self.contexts, key=lambda r: r.order))
 
-    def _hold_items(self, plan: IterationPlan) -> None:
-        """Hold what is there first, so that making room for the rest cannot evict it."""
+    def _hold_items(self, plan: IterationPlan, late: list[tuple[RequestState, int]]) -> None:
+        """What was there is held by now, so that making room for the rest cannot evict it; `late` is still to come."""
         cache = self.cache
-        late = [owner for owner in plan.attached if not self._hold(*owner)]
         for request, index in plan.charged:
             if not self._hold(request, index):
                 request.holds[index] = cache.charge(request.keys[index], request.items[index].embeds)
@@ -139,10 +142,9 @@ class ServingState:
                 request.holds[index] = cache.charge(request.keys[index], request.items[index].embeds)
             cache.launch(request.holds[index])
             request.num_encodes += 1
+            request.encoded |= {index}
         for request, index in late:
             self._hold(request, index)
-        for request, _ in plan.attached:
-            request.num_cache_hits += 1
 
     def _hold(self, request: RequestState, index: int) -> bool:
         """Hold an existing entry, once for each item of the request that names it; False where there is none."""
@@ -166,17 +168,23 @@ class ServingState:
             if not (finished or plan.prefill or plan.encode):
                 return NOTHING
         emitted: list[RequestState] = []
-        for request in failed:
-            self.abort(request)
-        for request, index in plan.encode:
-            if index in request.holds:
-                request.holds[index].ready = True
+        self._encoded(plan, failed)
         for request, num_tokens in plan.prefill:
             if request in self.contexts:
                 self._computed(request, num_tokens, emitted, finished)
         for request in finished:
             self._give_back(request)
         return Completed(emitted, finished, failed)
+
+    def _encoded(self, plan: IterationPlan, failed: Sequence[RequestState]) -> None:
+        """Outputs are there; those of failed requests are not, and whoever else charged them may encode them yet."""
+        for request, index in plan.encode:
+            if request in failed:
+                self.cache.withdraw(request.holds[index])
+            else:
+                request.holds[index].ready = True
+        for request in failed:
+            self.abort(request)
 
     def _computed(
         self, request: RequestState, num_tokens: int, emitted: list[RequestState], finished: list[RequestState]
@@ -201,6 +209,7 @@ class ServingState:
                 return
             self.cache.release(request.holds.pop(index))
             request.num_items_ahead -= 1
+            request.num_cache_hits += index not in request.encoded
 
     # Leaving
 

@@ -5,8 +5,11 @@ from collections.abc import Callable, Generator, Iterator
 import numpy as np
 import simpy
 
+from sim.clock import now
 from sim.served import ServedRequest
 from workloads.arrivals import Concurrency
+from workloads.errors import InputError
+from workloads.frozen import LATEST
 from workloads.request import Request
 
 Send = Callable[[Request], ServedRequest]
@@ -21,10 +24,18 @@ def open_loop(env: simpy.Environment, requests: Iterator[Request], send: Send) -
 
 
 def start_users(
-    env: simpy.Environment, requests: Iterator[Request], send: Send, load: Concurrency, rng: np.random.Generator
+    env: simpy.Environment,
+    requests: Iterator[Request],
+    num_requests: int | None,
+    send: Send,
+    load: Concurrency,
+    rng: np.random.Generator,
 ) -> None:
-    """A closed loop: each user takes the next request when its last one has ended, after a time to think."""
-    for _ in range(load.users):
+    """A closed loop: each user takes the next request when its last one has ended, after a time to think.
+
+    Users for whom there is no request do not start.
+    """
+    for _ in range(load.users if num_requests is None else min(load.users, num_requests)):
         env.process(_user(env, requests, send, load, rng))
 
 
@@ -37,5 +48,7 @@ def _user(
             served.done = env.event()
             yield served.done
         pause = load.think(rng)
+        if now(env) + pause > LATEST:
+            raise InputError("the run takes more than 146 years: think_time is too long for so many requests")
         if pause:
             yield env.timeout(pause)

@@ -93,9 +93,10 @@ class Engine:
             upcoming = env.peek()
             if upcoming <= start:  # whatever is stamped with this moment comes before its draft
                 yield Later(env, 0)
-                upcoming = env.peek()
+                continue
             if self._arrived or self._cancelled:
                 self._take_in(start)
+                continue  # a client that was told may send again at this very moment
             plan = self.draft(start)
             if plan:
                 outcome = self._launch(plan, start, upcoming)
@@ -106,8 +107,8 @@ class Engine:
                 start = end
                 completed = state.complete(plan, outcome.num_iterations, outcome.failed)
                 if completed is not NOTHING:
-                    if completed.finished and start > now(env):
-                        yield Later(env, start - now(env))
+                    if (completed.finished or completed.failed) and start > now(env):
+                        yield Later(env, start - now(env))  # clients hear of it
                     recorder.completed(completed, outcome, start)
                 if outcome.failed and self.end_when_out_of_memory:
                     raise OutOfMemoryError(outcome.reason)

@@ -1,12 +1,15 @@
 """The front end: before a request is queued, its images are fetched, decoded and resized by a few CPU workers."""
 
 from collections.abc import Callable, Generator
-from typing import Annotated
+from typing import Annotated, Any
 
 import simpy
 from pydantic import BaseModel, ConfigDict, Field
 
+from sim.clock import now
 from sim.served import ServedRequest
+from workloads.errors import InputError
+from workloads.frozen import LATEST
 
 Milliseconds = Annotated[float, Field(ge=0, le=1e9, allow_inf_nan=False)]
 
@@ -27,26 +30,35 @@ class FrontEnd(BaseModel):
 
 
 class Preparation:
-    """The front end at work: one request a worker, first come first served, then `deliver`."""
+    """The front end at work: first come first served, one request a worker, then `deliver`."""
 
     def __init__(self, env: simpy.Environment, front_end: FrontEnd, deliver: Callable[[ServedRequest], None]) -> None:
         self.env = env
         self.front_end = front_end
         self.deliver = deliver
-        self.workers = simpy.Resource(env, front_end.workers)
+        self._queue = simpy.Store(env)
+        self._workers = 0  # hired so far: no more than were ever needed at one time
+        self._in_hand = 0  # requests queued or worked on
 
     def prepare(self, request: ServedRequest) -> None:
         """Deliver the request once it is prepared; one that needs no preparation goes straight through."""
         elapsed = self.front_end.nanoseconds(request)
-        if elapsed:
-            self.env.process(self._work(request, elapsed))
-        else:
+        if not elapsed:
             self.deliver(request)
+            return
+        self._in_hand += 1
+        if self._workers < min(self._in_hand, self.front_end.workers):
+            self._workers += 1
+            self.env.process(self._work())
+        self._queue.put((request, elapsed))
 
-    def _work(self, request: ServedRequest, elapsed: int) -> Generator[simpy.Event, None, None]:
-        with self.workers.request() as worker:
-            yield worker
-            if not request.status:  # cancelled while it waited for a worker
+    def _work(self) -> Generator[simpy.Event, Any, None]:
+        while True:
+            request, elapsed = yield self._queue.get()
+            if not request.status:  # else it was cancelled while it waited for a worker
+                if now(self.env) + elapsed > LATEST:
+                    raise InputError("the front end is at work past 146 years: what a request costs it is too much")
                 yield self.env.timeout(elapsed)
-        if not request.status:
-            self.deliver(request)
+            self._in_hand -= 1
+            if not request.status:
+                self.deliver(request)

@@ -24,7 +24,8 @@ def pooled_itl(segments: Ints, step_ends: Ints) -> WeightedSample:
     resumed = np.flatnonzero(continues)
     if len(resumed):
         before = resumed - 1
-        last = np.where(count[before] > 0, step_ends[step[before] + count[before] - 1], time[before])
+        of_steps = np.append(step_ends, 0)[step[before] + count[before] - 1]  # any, where there was no step
+        last = np.where(count[before] > 0, of_steps, time[before])
         gaps.append(time[resumed] - last)
         weights.append(np.ones(len(resumed), np.int64))
         ends.append(time[resumed])

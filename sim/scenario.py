@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, Field, NonNegativeInt, ValidationInfo
+from pydantic import AfterValidator, Field, ValidationInfo
 
 from policies import AnyPolicy
 from policies.limits import Limits
@@ -18,12 +18,12 @@ from sim.scenario_file import load
 from sim.slo import SLO
 from workloads import AnyWorkload, Model
 from workloads.errors import InputError
-from workloads.frozen import Frozen
+from workloads.frozen import Frozen, Whole
 
-CENTURIES = 1e10  # seconds; with more, nanoseconds would not fit an int64
+DECADES = 1e9  # seconds; with many more, nanoseconds would not fit an int64
 
-Patience = Annotated[float, Field(gt=0, le=CENTURIES, allow_inf_nan=False)]
-WarmUp = Annotated[float, Field(ge=0, le=CENTURIES, allow_inf_nan=False)]
+Patience = Annotated[float, Field(gt=0, le=DECADES, allow_inf_nan=False)]
+WarmUp = Annotated[float, Field(ge=0, le=DECADES, allow_inf_nan=False)]
 
 
 def _name(value: str) -> str:
@@ -52,7 +52,7 @@ class Measure(Frozen):
     """What is recorded, and what the summary leaves out."""
 
     iterations: bool = True  # write the iterations table; without it long runs need far less memory
-    warmup_requests: NonNegativeInt = 0  # the first to arrive do not count
+    warmup_requests: Whole = 0  # the first to arrive do not count
     warmup: WarmUp = 0.0  # nor do those that arrive in the first seconds
 
 

@@ -91,7 +91,8 @@ class World:
         if users is None:
             self.env.process(open_loop(self.env, requests, self.send))
         else:
-            start_users(self.env, requests, self.send, users, np.random.default_rng([scenario.seed, 1]))
+            rng, number = np.random.default_rng([scenario.seed, 1]), scenario.workload.num_requests
+            start_users(self.env, requests, number, self.send, users, rng)
 
     def send(self, request: Request) -> ServedRequest:
         """A client sends a request now."""

@@ -14,6 +14,7 @@ from policies.limits import Limits
 from policies.plan import IterationPlan
 from policies.policy import Policy
 from policies.request_state import RequestState
+from policies.serving import ServingState
 from workloads.request import MultimodalItem, Request
 
 MS = 1_000_000  # nanoseconds

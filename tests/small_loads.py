@@ -44,8 +44,11 @@ def _need(asked: Request, block_size: int) -> int:
     return -(-(asked.prompt_tokens + asked.output_tokens - 1) // block_size)
 
 
-def _rows(asked: Request) -> int:
-    return sum({item.key or index: item.embeds for index, item in enumerate(asked.items)}.values())
+def _rows(asked: Request, reuse: bool) -> int:
+    """Equal items share their rows, but not where nothing is shared."""
+    return sum(
+        {item.key if reuse and item.key else index: item.embeds for index, item in enumerate(asked.items)}.values()
+    )
 
 
 @st.composite
@@ -55,6 +58,7 @@ def servers(draw: st.DrawFn, asked: tuple[Request, ...], **fixed: Any) -> Limits
     chunked = draw(st.booleans())
     longest = max(r.prompt_tokens + r.output_tokens - 1 for r in asked)
     least_tokens = max(seqs, 1 if chunked else longest)
+    reuse = draw(st.booleans())
     largest = max((item.encoder_tokens for r in asked for item in r.items), default=1)
     chosen = {
         "max_num_seqs": seqs,
@@ -65,8 +69,8 @@ def servers(draw: st.DrawFn, asked: tuple[Request, ...], **fixed: Any) -> Limits
         "capacity": draw(st.sampled_from(["no_evict", "max_utilization"])),
         "encoder_max_num_items": draw(st.integers(1, 3)),
         "encoder_max_num_tokens": largest + draw(st.integers(0, 6)),
-        "encoder_cache_rows": max(1, *(_rows(r) for r in asked), 1) + draw(st.integers(0, 4)),
-        "encoder_cache_reuse": draw(st.booleans()),
+        "encoder_cache_rows": max(1, *(_rows(r, reuse) for r in asked), 1) + draw(st.integers(0, 4)),
+        "encoder_cache_reuse": reuse,
         "admission_gate": draw(st.booleans()),
         "release": draw(st.sampled_from(["progressive", "prompt_end"])),
     }

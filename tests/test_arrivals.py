@@ -137,8 +137,52 @@ def test_any_rate_and_burstiness_keep_order(rate, shape, seed):
 
 
 def test_a_rate_too_low_for_the_clock():
+    chunks = decode({"kind": "constant", "rate": 1e-9}).chunks(stream(1, "arrivals"))
+    assert next(chunks) / 1e18 == pytest.approx([0, 1, 2, 3, 4])  # what there is time for
     with pytest.raises(InputError, match="146 years"):
-        next(decode({"kind": "constant", "rate": 1e-9}).chunks(stream(1, "arrivals")))
+        next(chunks)
+
+
+EXTREMES = st.sampled_from([1e-9, 1e-6, 1e-3, 1.0, 3.7, 1e3, 1e6, 1e9])
+SEGMENT = st.fixed_dictionaries({"duration": EXTREMES, "rate": EXTREMES | st.just(0.0)})
+EXTREME_PROCESSES = st.one_of(
+    st.builds(lambda kind, rate: {"kind": kind, "rate": rate}, st.sampled_from(["constant", "poisson"]), EXTREMES),
+    st.builds(lambda rate, n: {"kind": "gamma", "rate": rate, "burstiness": max(n, 1e-6)}, EXTREMES, EXTREMES),
+    st.builds(lambda rate, n: {"kind": "weibull", "rate": rate, "shape": max(n, 0.05)}, EXTREMES, EXTREMES),
+    st.builds(
+        lambda start, end, time: {"kind": "ramp", "start_rate": start, "end_rate": end, "duration": time},
+        EXTREMES | st.just(0.0), EXTREMES, EXTREMES,
+    ),
+    st.builds(
+        lambda segments, rate, repeat: {
+            "kind": "piecewise", "segments": [*segments, {"duration": 1, "rate": rate}], "repeat": repeat
+        },
+        st.lists(SEGMENT, max_size=4), EXTREMES, st.booleans(),
+    ),
+)  # fmt: skip
+
+
+@given(EXTREME_PROCESSES, st.integers(0, 2**32))
+def test_extreme_processes_keep_order_until_the_clock_ends(process, seed):
+    latest = 0
+    try:
+        for arrivals in itertools.islice(decode(process).chunks(stream(seed, "arrivals")), 3):
+            assert arrivals[0] >= latest and (np.diff(arrivals) >= 0).all()
+            latest = arrivals[-1]
+    except InputError as error:
+        assert "146 years" in str(error)
+    assert latest <= 2**62
+
+
+def test_thousands_of_segments():
+    segments = [{"duration": 0.1, "rate": index % 7} for index in range(2100)]
+    arrivals = times(f"{{kind: piecewise, repeat: true, segments: {segments}}}", 20_000)
+    assert len(arrivals) / (arrivals[-1] / 1e9) == pytest.approx(3, rel=0.03)
+
+
+def test_a_ramp_to_almost_nothing_ends():
+    with pytest.raises(InputError, match="rate is too low"):
+        times("{kind: ramp, start_rate: 9, end_rate: 1.0e-9, duration: 10}", 4096 * 2)
 
 
 @pytest.mark.parametrize(
@@ -149,7 +193,18 @@ def test_a_rate_too_low_for_the_clock():
         ("{kind: poisson, rate: -1}", "greater than 0"),
         ("{kind: constant, rate: .inf}", "finite"),
         ("{kind: gamma, rate: .nan, burstiness: 1}", "finite"),
-        ("{kind: gamma, rate: 1, burstiness: 0}", "greater than 0"),
+        ("{kind: gamma, rate: 1, burstiness: 0}", "greater than or equal to 0.000001"),
+        ("{kind: gamma, rate: 1, burstiness: 1.0e-300}", "greater than or equal to 0.000001"),
+        ("{kind: poisson, rate: 5.0e-324}", "4.94066e-324 is too near to zero; the least is 1e-09"),
+        ("{kind: poisson, rate: 1.0e+300}", "less than or equal to 1000000000"),
+        ("{kind: weibull, rate: 1, shape: 1.0e+300}", "less than or equal to 1000000000"),
+        ("{kind: ramp, start_rate: 1.0e-300, end_rate: 1, duration: 1}", "too near to zero"),
+        ("{kind: ramp, start_rate: 1, end_rate: 1, duration: 1.0e+300}", "less than or equal to"),
+        ("{kind: piecewise, segments: [{duration: 0, rate: 1}]}", "greater than 0"),
+        ("{kind: piecewise, segments: [{duration: 1, rate: 1.0e-300}, {duration: 1, rate: 1}]}", "too near to zero"),
+        ("{kind: concurrency, users: 1000000000}", "less than or equal to 1000000"),
+        ("{kind: concurrency, users: 1, think_time: 1.0e+18}", "less than or equal to 1000000000"),
+        ("{kind: concurrency, users: 1, think_time: {mean: 1.0e+18}}", "less than or equal to 1000000000"),
         ("{kind: weibull, rate: 1, shape: 0}", "greater than or equal to 0.05"),
         ("{kind: ramp, start_rate: 1, end_rate: 0, duration: 1}", "greater than 0"),
         ("{kind: ramp, start_rate: 1, end_rate: 1, duration: 0}", "greater than 0"),

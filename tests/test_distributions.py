@@ -66,6 +66,19 @@ def test_a_huge_sigma_is_clipped_without_a_warning():
     assert set(numbers.tolist()) >= {1, 50} and numbers.max() == 50
 
 
+@pytest.mark.parametrize("centre", ["mean", "median"])
+@pytest.mark.parametrize("value", [1e-9, 1e9])
+@pytest.mark.parametrize("sigma", [0, 1e-300, 1000])
+def test_extreme_lognormals_stay_within_their_bounds(centre, value, sigma):
+    numbers = draw(f"{{kind: lognormal, {centre}: {value!r}, sigma: {sigma!r}, min: 2, max: {2**40}}}", 1000)
+    assert numbers.min() >= 2 and numbers.max() <= 2**40
+
+
+def test_extreme_weights():
+    assert set(draw("{kind: choice, values: [1, 2], weights: [5.0e-324, 5.0e-324]}").tolist()) == {1, 2}
+    assert set(draw("{kind: empirical, values: {1: 1.0e-300, 2: 1.0e+15}}").tolist()) == {2}
+
+
 def test_weights():
     values, counts = np.unique(draw(LENGTHS[5]), return_counts=True)
     assert values.tolist() == [1, 5] and counts[0] / N == pytest.approx(2 / 3, abs=0.01)
@@ -105,6 +118,14 @@ def test_only_values_with_weight_are_drawn(weights, seed):
         ("{kind: choice, values: [1, 2], weights: [1, .nan]}", "finite"),
         ("{kind: empirical, values: {}}", "at least 1"),
         ("{kind: empirical, values: {5: 0}}", "all be zero"),
+        ("{kind: empirical, values: [5, 1000000000000000000]}", "less than or equal to 1099511627776"),
+        ("{kind: empirical, values: {5: 1.0e+308}}", "less than or equal to"),
+        ("{kind: choice, values: [1, 2], weights: [1.0e+308, 1.0e+308]}", "less than or equal to"),
+        ("1000000000000000000000", "less than or equal to 1099511627776"),
+        ("{kind: uniform, min: 0, max: 9223372036854775807}", "less than or equal to 1099511627776"),
+        ("{kind: lognormal, median: 5, sigma: 1.0e+300, max: 9}", "less than or equal to 1000"),
+        ("{kind: lognormal, mean: 1.0e+300, sigma: 1, max: 9}", "less than or equal to 1000000000"),
+        ("{kind: lognormal, mean: 1.0e-300, sigma: 1, max: 9}", "too near to zero"),
         ("{kind: zipf}", "zipf"),
     ],
 )
@@ -149,6 +170,9 @@ def test_the_largest_size_is_the_one_with_most_rows():
         ("{kind: uniform, width: {min: 5, max: 4}, height: {min: 5, max: 5}}", "min 5 exceeds max 4"),
         ("{kind: uniform, width: {min: 1, max: 400}, height: {min: 1, max: 5}}", "aspect ratio"),
         ("1024", "reads like 1024x768, got 1024"),
+        ("65536x65536", "less than or equal to 65535"),
+        ("{kind: uniform, width: {min: 400, max: 8000}, height: {min: 400, max: 8000}}", "at most 16777216 sizes"),
+        ("{kind: choice, values: [[64, 64]], weights: [1.0e+308]}", "less than or equal to"),
     ],
 )
 def test_wrong_sizes(text, message):

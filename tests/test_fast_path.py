@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from rules import POLICIES, Sized, limits, request
 from servers import Served, SmallBackend, serve
@@ -137,7 +137,7 @@ def test_paths_agree_where_batches_fail(policy: str, arrivals: str) -> None:
     assert quick.requests["arrival"].is_monotonic_increasing
 
 
-@RANDOM
+@settings(RANDOM, phases=[Phase.generate])  # a failure is not made smaller, which takes minutes
 @given(
     policy=st.sampled_from(sorted(POLICIES)),
     arrivals=st.sampled_from(sorted(LOADS)),

@@ -151,6 +151,8 @@ def test_a_model_in_yaml_is_a_name_or_a_name_with_pixel_limits():
         ({"name": "qwen3-vl-8b", "num_layers": 2}, "not num_layers"),
         ({"name": "qwen3-vl-8b", "max_pixels": 5}, "min_pixels 65536 exceeds max_pixels 5"),
         ({"name": "qwen3-vl-8b", "max_pixel": 5}, "max_pixel"),
+        ({"name": "qwen3-vl-8b", "max_pixels": 10**18}, "less than or equal to 268435456"),
+        (MODELS["qwen3-vl-8b"].model_dump() | {"name": "own", "num_layers": 10**18}, "less than or equal to 1048576"),
         ({"max_pixels": 5}, "name"),
         (5, "VisionLanguageModel"),
     ],

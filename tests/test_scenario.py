@@ -1,5 +1,6 @@
 """Scenario files: what is wrong with one is said in one line, with the file, the place in it and the nearest name."""
 
+import time
 from pathlib import Path
 from typing import Any
 
@@ -90,7 +91,13 @@ SET = [
     ("workload.arrivals", SEGMENTS, "workload.arrivals.segments.0.rat: unknown key; nearest: rate"),
     ("engine.encoder_cache_rows", 0, "engine.encoder_cache_rows: should be greater than or equal to 1, or 'un"),
     ("engine.max_num_seqs", 4096, "engine: max_num_batched_tokens (2048) must be at least max_num_seqs (4096)"),
-    ("clients.timeout", 1e300, "clients.timeout: should be less than or equal to 10000000000, not 1e+300"),
+    ("clients.timeout", 1e300, "clients.timeout: should be less than or equal to 1000000000, not 1e+300"),
+    ("measure.warmup", 1e300, "measure.warmup: should be less than or equal to 1000000000, not 1e+300"),
+    ("measure.warmup_requests", 10**18, "measure.warmup_requests: should be less than or equal to 1099511627776"),
+    ("workload.num_requests", 10**18, "workload.num_requests: should be less than or equal to 1000000000, not"),
+    ("workload.images.count", 10**6, "workload.images: count can reach 1000000; a request has at most 10000"),
+    ("workload.arrivals.rate", 1e-300, "workload.arrivals.rate: 1e-300 is too near to zero; the least is 1e-09"),
+    ("workload.arrivals", USERS | {"think_time": 1e18}, "workload.arrivals.think_time: should be less than or equal"),
     ("slo.ttft", -1, "slo.ttft: should be greater than 0, not -1"),
     ("name", "..", "name: names a folder: at most 80 letters"),
     ("name", "a/b", "name: names a folder: at most 80 letters"),
@@ -222,3 +229,23 @@ def test_powers_of_ten_are_numbers(text: str, value: Any) -> None:
 
 def test_published_figures_may_name_every_metric_of_a_summary() -> None:
     assert set(METRICS) == set(run(BASE, {"workload.num_requests": 3}).summary)
+
+
+def test_more_users_than_requests_cost_nothing() -> None:
+    start = time.perf_counter()
+    assert run(BASE, {"workload.arrivals": USERS | {"users": 1_000_000}}).summary["completed"] == 20
+    assert time.perf_counter() - start < 2
+
+
+ENDLESS = [
+    ({"workload.arrivals": USERS | {"users": 1, "think_time": 1e9}}, "think_time is too long"),
+    ({"workload.arrivals": {"kind": "constant", "rate": 1e-9}}, "the rate is too low"),
+    ({"workload.images.size": "65535x65535", "front_end.ms_per_megapixel": 1e9}, "the front end is at work past"),
+]
+
+
+@pytest.mark.parametrize(("changes", "message"), ENDLESS, ids=[message for _, message in ENDLESS])
+def test_a_run_past_the_end_of_the_clock_says_why(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError, match=message) as caught:
+        run(BASE, changes)
+    assert "146 years" in str(caught.value) and "\n" not in str(caught.value)

@@ -6,7 +6,7 @@ import tracemalloc
 
 import pytest
 import yaml
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import TypeAdapter, ValidationError
 
@@ -117,6 +117,24 @@ def test_a_pool_repeats_its_pictures():
     pictures = {(item.key, item.grid) for request in drawn for item in request.items}
     assert len(pictures) == len({key for key, _ in pictures}) == 6  # one key, one size
     assert len({grid for _, grid in pictures}) == 2
+
+
+def test_the_pictures_of_a_pool_depend_on_neither_its_size_nor_the_order_of_use():
+    images = {"count": 100, "size": {"kind": "choice", "values": ["256x256", "512x512"]}}
+    pools = {"size": 100}, {"size": 100, "draw": "all_in_order"}, {"size": 1000, "draw": "all_in_order"}
+    at_random, in_order, of_more = (
+        {item.key: item.grid for request in requests(BASE, num_requests=20, images={**images, "pool": pool})
+         for item in request.items}
+        for pool in pools
+    )  # fmt: skip
+    assert at_random == in_order == of_more and len(in_order) == 100
+
+
+def test_a_huge_pool_costs_nothing():
+    start = time.perf_counter()
+    drawn = requests(BASE, num_requests=20, images={"size": "64x64", "count": 2, "pool": {"size": 1_000_000_000}})
+    assert len({item.key for request in drawn for item in request.items}) == 40
+    assert time.perf_counter() - start < 1
 
 
 def test_three_shared_and_one_unique():
@@ -243,6 +261,12 @@ def test_yaml_round_trips(text):
         ({"images": {"count": 1}}, "size"),
         ({"placement": "back"}, "front"),
         ({"num_request": 5}, "Extra"),
+        ({"num_requests": 10**18}, "less than or equal to 1000000000"),
+        ({"output_tokens": 10**18}, "less than or equal to 1099511627776"),
+        ({"images": {"size": "64x64", "pool": {"size": 10**18}}}, "less than or equal to 1000000000"),
+        ({"images": {"size": "64x64", "count": 1_000_000}}, "count can reach 1000000; a request has at most 10000"),
+        ({"images": {"size": "64x64", "frames": 10**9, "modality": "video"}}, "frames can reach 1000000000; a video"),
+        ({"images": [{"size": "64x64"}] * 101}, "at most 100 items"),
         ({"kind": "synthetics"}, "synthetics"),
     ],
 )
@@ -255,6 +279,7 @@ def test_wrong_workloads(changes, message):
     ("clients", "message"),
     [
         ([], "at least 1"),
+        ([client(str(index)) for index in range(1001)], "at most 1000"),
         ([client("a"), client("a")], "two clients are called 'a'"),
         ([client("")], "at least 1 character"),
         ([client("a", arrivals={"kind": "concurrency", "users": 1})], "concurrency"),
@@ -263,6 +288,41 @@ def test_wrong_workloads(changes, message):
 def test_wrong_mixes(clients, message):
     with pytest.raises(ValidationError, match=message):
         decode({"kind": "mix", "clients": clients})
+
+
+WHOLE = st.sampled_from([1, 2, 100, 10_000, 65_535, 10**9, 2**40, 2**63, 10**30])
+SPREAD = st.sampled_from([0, 1e-300, 1e-9, 1.0, 1e3, 1e9, 1e300])
+EXTREME_LENGTHS = st.one_of(
+    WHOLE,
+    st.builds(lambda most: {"kind": "uniform", "min": 1, "max": most}, WHOLE),
+    st.builds(lambda mu, s, most: {"kind": "lognormal", "mean": mu, "sigma": s, "max": most}, SPREAD, SPREAD, WHOLE),
+    st.builds(lambda a, b, p, q: {"kind": "empirical", "values": {a: p, b: q}}, WHOLE, WHOLE, SPREAD, SPREAD),
+)
+SIDE = st.builds(lambda side, more: {"min": side, "max": side + more}, WHOLE, st.sampled_from([0, 50, 3000, 60_000]))
+EXTREME_IMAGES = st.fixed_dictionaries(
+    {
+        "size": st.tuples(WHOLE, WHOLE).map(list)
+        | st.builds(lambda w: {"kind": "uniform", "width": w, "height": w}, SIDE)
+    },
+    optional={
+        "count": st.sampled_from([1, 10_000, 10**6]) | EXTREME_LENGTHS.map(lambda n: n if isinstance(n, int) else 1),
+        "pool": st.builds(lambda size: {"size": size}, WHOLE),
+    },
+)
+
+
+@settings(max_examples=40, deadline=4000)
+@given(EXTREME_LENGTHS, EXTREME_LENGTHS, EXTREME_IMAGES | st.none(), WHOLE)
+def test_extremes_are_refused_in_a_line_or_served_promptly(text, output, images, number):
+    changes = {"text_tokens": text, "output_tokens": output, "images": images, "num_requests": number}
+    try:
+        load = workload(BASE, **changes)
+    except ValidationError as error:
+        assert all(len(details["msg"]) < 120 and "\n" not in details["msg"] for details in error.errors())
+        return
+    for request in itertools.islice(load.requests(seed=1, model=MODEL), 3):
+        check(request)
+    load.largest_item(seed=1, model=MODEL)
 
 
 def test_images_alone_make_a_prompt():

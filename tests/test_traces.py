@@ -2,6 +2,7 @@
 
 import math
 import os
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 from pydantic import TypeAdapter, ValidationError
 
 from workloads import MODELS, AnyWorkload, InputError, MultimodalItem, Request, write_jsonl
+from workloads.servegen_files import read_windows
 from workloads.trace import check
 
 decode = TypeAdapter(AnyWorkload).validate_python
@@ -114,6 +116,10 @@ HEADER = "TIMESTAMP,ContextTokens,GeneratedTokens\n"
         ("mooncake", '{"timestamp": null, "input_length": 5, "output_length": 5}', ":1: "),
         ("mooncake", '{"timestamp": 0, "input_length": 5, "output_length": 5, "hash_ids": 7}', ":1: "),
         ("mooncake", "[1]", ":1: not a JSON object"),
+        ("mooncake", "[" * 100_000, ":1: "),
+        ("mooncake", '{"timestamp": 1e300, "input_length": 5, "output_length": 5}', ":1: arrives more than 146 years"),
+        ("mooncake", f'{{"timestamp": 0, "input_length": {10**30}, "output_length": 5}}', ":1: prompt and output have"),
+        ("azure", HEADER + "0001-01-01 00:00:00,5,5\n9999-01-01 00:00:00,5,5", ":3: arrives more than 146 years"),
         ("jsonl", '{"id": 0, "arrival": 0, "prompt_tokens": 5}', ":1: output_tokens: Field required"),
         ("jsonl", '{"id": 0, "arrival": -1, "prompt_tokens": 5, "output_tokens": 5}', ":1: arrival -1 is negative"),
         ("jsonl", "{", ":1: Invalid JSON"),
@@ -125,6 +131,19 @@ def test_a_bad_trace_is_one_line_with_its_place(tmp_path, kind, lines, message):
     path.write_text(lines)
     assert failure(kind, path).startswith(str(path))
     assert message in failure(kind, path)
+
+
+def test_a_line_with_more_images_than_a_request_has(tmp_path):
+    (tmp_path / "trace").write_text(f"{HEADER.strip()},NumImages\n2023-11-16 18:15:46,5,5,{10**18}")
+    assert ":2: 1000000000000000000 images; a request has at most" in failure(
+        "azure", tmp_path / "trace", image_size="64x64"
+    )
+
+
+def test_a_replay_too_slow_for_the_clock(tmp_path):
+    write_jsonl(tmp_path / "r.jsonl", [Request(0, 0, 5, 5), Request(1, 10**16, 5, 5)])
+    assert failure("jsonl", tmp_path / "r.jsonl", speedup=1e-6).endswith("past 146 years with speedup 1e-06")
+    assert requests("jsonl", tmp_path / "r.jsonl", speedup=1e6)[1].arrival == 10**10
 
 
 @pytest.mark.parametrize("kind", ["azure", "mooncake", "jsonl", "servegen"])
@@ -145,7 +164,12 @@ def test_a_window_without_requests():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"speedup": 0}, "greater than 0"),
+        ({"speedup": 0}, "greater than or equal to 0.000001"),
+        ({"speedup": 1e-9}, "greater than or equal to 0.000001"),
+        ({"speedup": 1e300}, "less than or equal to 1000000"),
+        ({"start": 1e300}, "less than or equal to 4611686018"),
+        ({"end": 1e300}, "less than or equal to 4611686018"),
+        ({"limit": 10**30}, "less than or equal to 1000000000"),
         ({"speedup": math.inf}, "finite"),
         ({"start": 5, "end": 5}, "end 5 must be after start 5"),
         ({"limit": 0}, "greater than 0"),
@@ -208,6 +232,9 @@ def test_the_largest_servegen_item_comes_from_the_distributions():
         ("chunk-0-trace.csv", "0,-1,1,Gamma,1,1", "not negative"),
         ("chunk-0-trace.csv", "0,1,1,Pareto,1,1", "Pareto"),
         ("chunk-0-trace.csv", "0,1,1,Gamma,0,1", "shape 0"),
+        ("chunk-0-trace.csv", "0,1e300,1,Gamma,1,1", "requests/s, got 0 and 1e+300"),
+        ("chunk-0-trace.csv", "1e300,1,1,Gamma,1,1", "requests/s, got 1e+300 and 1"),
+        ("chunk-0-dataset.json", "[" * 100_000, "not a ServeGen dataset"),
         ("chunk-0-dataset.json", "{", "chunk-0-dataset.json: not a ServeGen dataset"),
         ("chunk-0-dataset.json", "[]", "not a ServeGen dataset"),
         ("chunk-0-dataset.json", "{}", "no distributions"),
@@ -220,6 +247,14 @@ def test_bad_servegen_files(tmp_path, name, text, message):
         (tmp_path / source.name).write_text(source.read_text())
     (tmp_path / name).write_text(text)
     assert message in failure("servegen", tmp_path)
+
+
+def test_servegen_bursts_of_a_million(tmp_path):
+    (tmp_path / "chunk-5-trace.csv").write_text("0,1,1000,Gamma,1e-6,1")
+    start = time.perf_counter()
+    window = next(read_windows(tmp_path / "chunk-5-trace.csv"))
+    window.times(0.0, np.random.default_rng(1))
+    assert time.perf_counter() - start < 2
 
 
 def test_unknown_servegen_client():
@@ -281,6 +316,9 @@ ITEM = MultimodalItem("k", "image", (1, 4, 4), 1, 4, 16, 4, 100)
         (replace(ITEM, embeds=5),),
         (replace(ITEM, embeds=0),),
         (replace(ITEM, encoder_tokens=15),),
+        (replace(ITEM, grid=(-1, -4, 4)),),
+        (replace(ITEM, pixels=-1),),
+        (replace(ITEM, pixels=10**30),),
         (replace(ITEM, offset=-1),),
     ],
 )

@@ -2,33 +2,39 @@
 
 import math
 from collections.abc import Iterator
+from functools import cached_property
 from typing import Annotated, Literal
 
 import numpy as np
-from pydantic import Field, PositiveInt, model_validator
+from pydantic import Field, model_validator
 
 from workloads.errors import InputError
-from workloads.frozen import CHUNK, NANOSECONDS, FloatArray, Frozen, IntArray, NonNegative, Positive
-
-LATEST = 2**62  # nanoseconds, 146 years: later times would not fit an int64
+from workloads.frozen import CHUNK, LATEST, MOST, NANOSECONDS, FloatArray, Frozen, IntArray, NonNegative, Positive
 
 
-def nanoseconds(seconds: FloatArray) -> IntArray:
-    """Ascending seconds as integer nanoseconds."""
-    if seconds.size and seconds[-1] * NANOSECONDS > LATEST:
-        raise InputError("arrivals run past 146 years: the rate is too low for so many requests")
-    return np.rint(seconds * NANOSECONDS).astype(np.int64)
+def nanoseconds(seconds: FloatArray, after: int = 0) -> IntArray:
+    """Ascending seconds as integer nanoseconds; a rounding error takes none before the one above it, nor `after`."""
+    times = np.rint(seconds * NANOSECONDS).astype(np.int64)
+    return np.maximum.accumulate(np.maximum(times, after))
 
 
 class _Open(Frozen):
-    """An arrival process; `chunks` is endless, each chunk holding the next CHUNK times in order."""
+    """An arrival process; `chunks` is endless, each chunk holding the next CHUNK times in order.
+
+    Where the clock ends, so do they: InputError when a time past it is asked for, no sooner.
+    """
 
     def chunks(self, rng: np.random.Generator) -> Iterator[IntArray]:
-        total = 0.0
-        while True:
+        total, latest, fit = 0.0, 0, CHUNK
+        while fit == CHUNK:
             sums = total + np.cumsum(self._gaps(rng))
-            total = float(sums[-1])
-            yield nanoseconds(self._seconds(sums))
+            seconds = self._seconds(sums)
+            fit = int(np.searchsorted(seconds, LATEST / NANOSECONDS, side="right"))
+            if fit:
+                times = nanoseconds(seconds[:fit], latest)
+                total, latest = float(sums[-1]), int(times[-1])
+                yield times
+        raise InputError("arrivals run past 146 years: the rate is too low for so many requests")
 
     def _gaps(self, rng: np.random.Generator) -> FloatArray:
         return rng.standard_exponential(CHUNK)
@@ -77,7 +83,7 @@ class Gamma(_Open):
 
     kind: Literal["gamma"] = "gamma"
     rate: Positive  # requests per second
-    burstiness: Positive
+    burstiness: Annotated[float, Field(ge=1e-6, le=MOST, allow_inf_nan=False)]  # below, all gaps but a few are 0
 
     def _gaps(self, rng: np.random.Generator) -> FloatArray:
         return rng.gamma(self.burstiness, 1 / (self.rate * self.burstiness), CHUNK)
@@ -88,7 +94,9 @@ class Weibull(_Open):
 
     kind: Literal["weibull"] = "weibull"
     rate: Positive  # requests per second
-    shape: Annotated[float, Field(ge=0.05, allow_inf_nan=False)]  # below, the mean gap is more than 1e18 typical ones
+    shape: Annotated[
+        float, Field(ge=0.05, le=MOST, allow_inf_nan=False)
+    ]  # below, the mean gap is more than 1e18 typical ones
 
     def _gaps(self, rng: np.random.Generator) -> FloatArray:
         return rng.weibull(self.shape, CHUNK) / (self.rate * math.gamma(1 + 1 / self.shape))
@@ -121,7 +129,7 @@ class Piecewise(_Open):
     """Poisson whose rate changes in steps; after the last segment it begins anew, or the last rate stays."""
 
     kind: Literal["piecewise"] = "piecewise"
-    segments: Annotated[tuple[Segment, ...], Field(min_length=1)]
+    segments: Annotated[tuple[Segment, ...], Field(min_length=1, max_length=100_000)]
     repeat: bool = False
 
     @model_validator(mode="after")
@@ -132,13 +140,18 @@ class Piecewise(_Open):
             raise ValueError("the last segment stays, so its rate must be above zero (or set repeat: true)")
         return self
 
+    @cached_property
+    def _columns(self) -> tuple[FloatArray, FloatArray]:
+        """All durations, and all rates."""
+        return np.array([s.duration for s in self.segments]), np.array([s.rate for s in self.segments])
+
     def _seconds(self, sums: FloatArray) -> FloatArray:
-        durations: FloatArray = np.array([segment.duration for segment in self.segments])
-        rates: FloatArray = np.array([segment.rate for segment in self.segments])
+        durations, rates = self._columns
         starts, ends = np.cumsum(durations) - durations, np.cumsum(durations * rates)  # in expected arrivals
         begins, busy = ends - durations * rates, rates > 0
         cycles = np.floor(sums / ends[-1]) if self.repeat else np.zeros_like(sums)
         rest = np.maximum(sums - cycles * ends[-1], 0)
+        rest = np.minimum(rest, ends[-1]) if self.repeat else rest
         at = np.minimum(np.searchsorted(ends[busy], rest), busy.sum() - 1)
         begun: FloatArray = cycles * durations.sum() + starts[busy][at]
         since: FloatArray = (rest - begins[busy][at]) / rates[busy][at]
@@ -155,7 +168,7 @@ class Concurrency(_Zero):
     """A closed loop: each of `users` sends the next request when the last one has ended and been thought about."""
 
     kind: Literal["concurrency"] = "concurrency"
-    users: PositiveInt
+    users: Annotated[int, Field(gt=0, le=1_000_000)]
     think_time: NonNegative | Exponential = 0.0
 
     def think(self, rng: np.random.Generator) -> int:

@@ -5,9 +5,9 @@ from functools import cached_property
 from typing import Annotated, Any, Literal
 
 import numpy as np
-from pydantic import BeforeValidator, Field, NonNegativeInt, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 
-from workloads.frozen import FloatArray, Frozen, IntArray, NonNegative, Positive
+from workloads.frozen import FloatArray, Frozen, IntArray, Positive, Weight, Whole
 
 
 def cumulative(weights: list[float]) -> FloatArray:
@@ -20,7 +20,7 @@ def check_weights(num_values: int, weights: tuple[float, ...] | None) -> None:
     """Weights go with the values one to one, and some value can be drawn."""
     if weights is not None and len(weights) != num_values:
         raise ValueError(f"{num_values} values but {len(weights)} weights")
-    if weights is not None and not 0 < sum(weights) < math.inf:
+    if weights is not None and not any(weights):
         raise ValueError("weights must not all be zero")
 
 
@@ -28,7 +28,7 @@ class Fixed(Frozen):
     """Always the same number. In YAML a bare number means this."""
 
     kind: Literal["fixed"] = "fixed"
-    value: NonNegativeInt
+    value: Whole
 
     def draw(self, rng: np.random.Generator, n: int) -> IntArray:
         return np.full(n, self.value, dtype=np.int64)
@@ -43,8 +43,8 @@ class Fixed(Frozen):
 class _Bounded(Frozen):
     """Numbers from `min` to `max`, both included."""
 
-    min: NonNegativeInt
-    max: NonNegativeInt
+    min: Whole
+    max: Whole
 
     @model_validator(mode="after")
     def _in_order(self) -> "_Bounded":
@@ -74,8 +74,8 @@ class Lognormal(_Bounded):
     kind: Literal["lognormal"] = "lognormal"
     mean: Positive | None = None
     median: Positive | None = None
-    sigma: NonNegative  # of the logarithm
-    min: NonNegativeInt = 1
+    sigma: Annotated[float, Field(ge=0, le=1000, allow_inf_nan=False)]  # of the logarithm
+    min: Whole = 1
 
     @model_validator(mode="after")
     def _one_centre(self) -> "Lognormal":
@@ -126,8 +126,8 @@ class Choice(_Weighted):
     """One of a few values, by weight (equal ones if none are given)."""
 
     kind: Literal["choice"] = "choice"
-    values: Annotated[tuple[NonNegativeInt, ...], Field(min_length=1)]
-    weights: tuple[NonNegative, ...] | None = None
+    values: Annotated[tuple[Whole, ...], Field(min_length=1)]
+    weights: tuple[Weight, ...] | None = None
 
     @model_validator(mode="after")
     def _weights_fit(self) -> "Choice":
@@ -142,10 +142,7 @@ class Empirical(_Weighted):
     """What was measured: a list of values, each as likely as any other, or a mapping of value to weight."""
 
     kind: Literal["empirical"] = "empirical"
-    values: (
-        Annotated[dict[NonNegativeInt, NonNegative], Field(min_length=1)]
-        | Annotated[tuple[NonNegativeInt, ...], Field(min_length=1)]
-    )
+    values: Annotated[dict[Whole, Weight], Field(min_length=1)] | Annotated[tuple[Whole, ...], Field(min_length=1)]
 
     @model_validator(mode="after")
     def _some_weight(self) -> "Empirical":

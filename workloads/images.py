@@ -1,11 +1,12 @@
 """The images and videos of a request: how many, how large, unique or drawn from a shared pool."""
 
 import itertools
-from collections.abc import Iterator
-from typing import Literal, NamedTuple
+from collections.abc import Callable, Iterator
+from functools import lru_cache
+from typing import Annotated, Literal, NamedTuple
 
 import numpy as np
-from pydantic import PositiveInt, model_validator
+from pydantic import Field, model_validator
 
 from workloads.distributions import Fixed, Lengths
 from workloads.frozen import CHUNK, Frozen
@@ -14,6 +15,10 @@ from workloads.request import Modality, MultimodalItem
 from workloads.sizes import Sizes
 from workloads.streams import stream
 from workloads.workload import span
+
+MAX_PICTURES = 10_000  # of one sort in a request
+MAX_FRAMES = 100_000  # of a video: about an hour
+BLOCK = 64  # pictures of a pool that are drawn together, when one of them is first asked for
 
 
 class Picture(NamedTuple):
@@ -29,7 +34,7 @@ class Picture(NamedTuple):
 class Pool(Frozen):
     """Pictures that requests share, so that content keys repeat."""
 
-    size: PositiveInt
+    size: Annotated[int, Field(gt=0, le=1_000_000_000)]
     draw: Literal["random", "all_in_order"] = "random"  # any ones, or the first `count` in every request
 
 
@@ -49,6 +54,10 @@ class ImageGroup(Frozen):
             raise ValueError("videos need frames, images have none")
         if self.frames is not None and self.frames.smallest() < 1:
             raise ValueError("a video needs at least one frame")
+        if self.frames is not None and self.frames.largest() > MAX_FRAMES:
+            raise ValueError(f"frames can reach {self.frames.largest()}; a video has at most {MAX_FRAMES}")
+        if self.count.largest() > MAX_PICTURES:
+            raise ValueError(f"count can reach {self.count.largest()}; a request has at most {MAX_PICTURES} of a sort")
         if self.pool and self.pool.draw == "all_in_order" and self.count.largest() > self.pool.size:
             raise ValueError(f"count can reach {self.count.largest()}, but the pool has {self.pool.size} pictures")
         return self
@@ -76,13 +85,23 @@ class ImageGroup(Frozen):
             yield from self._pooled(self.pool, counts, seed, name, prefix)
 
     def _pooled(self, pool: Pool, counts: Iterator[int], seed: int, name: str, prefix: str) -> Iterator[list[Picture]]:
-        contents = itertools.islice(self._contents(seed, name), pool.size)
-        pictures = [self._picture(f"{prefix}/pool/{index}", content) for index, content in enumerate(contents)]
+        picture = self._pool(seed, name, prefix)
         if pool.draw == "all_in_order":
-            yield from (pictures[:count] for count in counts)
+            yield from ([picture(index) for index in range(count)] for count in counts)
         else:
             picks = self._picks(pool.size, stream(seed, name, "pool"))
-            yield from ([pictures[pick] for pick in itertools.islice(picks, count)] for count in counts)
+            yield from ([picture(pick) for pick in itertools.islice(picks, count)] for count in counts)
+
+    def _pool(self, seed: int, name: str, prefix: str) -> Callable[[int], Picture]:
+        """The pool's picture at an index, the same whenever it is asked for; a pool's size costs nothing."""
+
+        @lru_cache(maxsize=CHUNK)
+        def block(number: int) -> list[Picture]:
+            sizes, lengths = stream(seed, name, "size", number), stream(seed, name, "frames", number)
+            contents = enumerate(self._drawn(sizes, lengths, BLOCK), start=number * BLOCK)
+            return [self._picture(f"{prefix}/pool/{index}", content) for index, content in contents]
+
+        return lambda index: block(index // BLOCK)[index % BLOCK]
 
     @staticmethod
     def _picks(size: int, rng: np.random.Generator) -> Iterator[int]:
@@ -92,10 +111,14 @@ class ImageGroup(Frozen):
     def _contents(self, seed: int, name: str) -> Iterator[tuple[int, int, int]]:
         """Width, height and frames, without end."""
         sizes, lengths = stream(seed, name, "size"), stream(seed, name, "frames")
-        frames = self.frames or Fixed(value=1)
         while True:
-            drawn = np.column_stack([self.size.draw(sizes, CHUNK), frames.draw(lengths, CHUNK)])
-            yield from map(tuple, drawn.tolist())
+            yield from self._drawn(sizes, lengths, CHUNK)
+
+    def _drawn(
+        self, sizes: np.random.Generator, lengths: np.random.Generator, n: int
+    ) -> Iterator[tuple[int, int, int]]:
+        frames = self.frames or Fixed(value=1)
+        return map(tuple, np.column_stack([self.size.draw(sizes, n), frames.draw(lengths, n)]).tolist())
 
     def _picture(self, key: str, content: tuple[int, int, int]) -> Picture:
         return Picture(key if self.content_keys else None, self.modality, *content)

@@ -26,7 +26,7 @@ class Mix(Frozen):
     """Clients side by side; requests that arrive together are in the order of the list."""
 
     kind: Literal["mix"] = "mix"
-    clients: Annotated[tuple[Client, ...], Field(min_length=1)]
+    clients: Annotated[tuple[Client, ...], Field(min_length=1, max_length=1000)]  # each draws in chunks of its own
 
     @model_validator(mode="after")
     def _names_differ(self) -> "Mix":

@@ -3,7 +3,7 @@
 import difflib
 from typing import Annotated, Any
 
-from pydantic import BeforeValidator, Field, PositiveInt, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 
 from workloads.errors import InputError
 from workloads.frozen import Frozen
@@ -13,21 +13,26 @@ from workloads.request import Modality, MultimodalItem
 DELIMITERS = 2  # tokens around every item's placeholders: vision start and vision end
 PIXEL_LIMITS = {"min_pixels", "max_pixels"}
 
+Figure = Annotated[int, Field(gt=0, le=2**20)]  # far above any model's
+Pixels = Annotated[int, Field(gt=0, le=2**28)]
+
 
 class VisionLanguageModel(Frozen):
     """The figures of a model that scheduling and pricing depend on."""
 
     name: str
-    patch_size: PositiveInt
-    merge_size: PositiveInt = 2
-    min_pixels: PositiveInt  # an image below is enlarged
-    max_pixels: PositiveInt  # an image above is shrunk
-    hidden_size: PositiveInt  # of the text model
-    num_layers: PositiveInt
-    num_kv_heads: PositiveInt
-    head_dim: PositiveInt
-    num_deepstack: Annotated[int, Field(ge=0)] = 0  # vision levels that every output row carries besides the last
-    dtype_bytes: PositiveInt = 2
+    patch_size: Annotated[int, Field(gt=0, le=1024)]
+    merge_size: Annotated[int, Field(gt=0, le=1024)] = 2
+    min_pixels: Pixels  # an image below is enlarged
+    max_pixels: Pixels  # an image above is shrunk
+    hidden_size: Figure  # of the text model
+    num_layers: Figure
+    num_kv_heads: Figure
+    head_dim: Figure
+    num_deepstack: Annotated[int, Field(ge=0, le=1024)] = (
+        0  # vision levels that every output row carries besides the last
+    )
+    dtype_bytes: Figure = 2
     supports_video: bool = True
 
     @model_validator(mode="after")

@@ -13,9 +13,11 @@ import numpy as np
 from workloads.distributions import Empirical
 from workloads.errors import InputError
 from workloads.frozen import FloatArray
-from workloads.trace import lines
+from workloads.images import MAX_PICTURES
+from workloads.trace import TRACE_END, lines
 
 WINDOW = 600.0  # seconds for which one line of a client's trace holds
+MAX_RATE = 10_000.0  # requests per second of one client: a window is drawn at once
 FIELDS = ("text_tokens", "image_count", "image_tokens", "output_tokens")
 
 
@@ -41,7 +43,7 @@ class Window:
         """
         mass, sums = self.rate * WINDOW, np.array([first])
         while sums[-1] < mass:
-            gaps = self.unit_gaps(rng, 16 + int(mass - sums[-1]))
+            gaps = self.unit_gaps(rng, max(16 + int(mass - sums[-1]), len(sums)))
             sums = np.concatenate([sums, sums[-1] + np.cumsum(gaps)])
         inside = int(np.searchsorted(sums, mass))
         return self.start + sums[:inside] / self.rate if inside else sums[:0], float(sums[inside]) - mass
@@ -69,8 +71,11 @@ def read_windows(path: Path) -> Iterator[Window]:
 
 def check_window(window: Window) -> None:
     """ValueError on what nothing can be drawn from."""
-    if not (0 <= window.rate < math.inf and 0 <= window.start < math.inf):
-        raise ValueError(f"start and rate must be finite and not negative, got {window.start} and {window.rate}")
+    if not (0 <= window.rate <= MAX_RATE and 0 <= window.start <= TRACE_END - WINDOW):
+        raise ValueError(
+            f"start and rate must be finite and not negative, within {TRACE_END} s and {MAX_RATE:g} requests/s, "
+            f"got {window.start:g} and {window.rate:g}"
+        )
     least = {"Gamma": 1e-6, "Weibull": 0.05}.get(window.gaps, math.inf)  # below, a mean gap is beyond any float
     if window.rate and not least <= window.shape < math.inf:
         raise ValueError(f"no gaps can be drawn from {window.gaps or 'no distribution'} with shape {window.shape:g}")
@@ -87,8 +92,12 @@ def read_datasets(path: Path) -> list[Dataset]:
         ]
     except KeyError as error:
         raise InputError(f"{path}: no field {error}") from error
-    except (ValueError, SyntaxError, TypeError, AttributeError) as error:
+    except (ValueError, SyntaxError, TypeError, AttributeError, OverflowError) as error:
         raise InputError(f"{path}: not a ServeGen dataset ({str(error).splitlines()[0]})") from error
+    except (RecursionError, MemoryError) as error:
+        raise InputError(f"{path}: not a ServeGen dataset (nested too deeply)") from error
     if not datasets:
         raise InputError(f"{path}: no distributions")
+    if any(dataset.fields["image_count"].largest() > MAX_PICTURES for dataset in datasets):
+        raise InputError(f"{path}: a request has at most {MAX_PICTURES} images")
     return sorted(datasets, key=lambda dataset: dataset.start)

@@ -6,12 +6,15 @@ from functools import cached_property, lru_cache
 from typing import Annotated, Any, Literal
 
 import numpy as np
-from pydantic import BeforeValidator, Field, PositiveInt, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 
 from workloads.distributions import check_weights, cumulative
-from workloads.frozen import FloatArray, Frozen, IntArray, NonNegative
+from workloads.frozen import CHUNK, FloatArray, Frozen, IntArray, Weight
 from workloads.geometry import MAX_ASPECT
 from workloads.models import VisionLanguageModel
+
+Side = Annotated[int, Field(gt=0, le=65_535)]  # in pixels; JPEG has no longer one
+MAX_RANGE = 2**24  # sizes in a range, 4096 by 4096: the largest is found by trying them
 
 
 def _pair(value: Any) -> Any:
@@ -29,7 +32,7 @@ def _check_aspect(size: tuple[int, int]) -> None:
         raise ValueError(f"an image's aspect ratio must not exceed {MAX_ASPECT}, got {size[0]}x{size[1]}")
 
 
-Size = Annotated[tuple[PositiveInt, PositiveInt], BeforeValidator(_pair)]  # width, height
+Size = Annotated[tuple[Side, Side], BeforeValidator(_pair)]  # width, height
 
 
 class FixedSize(Frozen):
@@ -55,7 +58,7 @@ class ChoiceSize(Frozen):
 
     kind: Literal["choice"] = "choice"
     values: Annotated[tuple[Size, ...], Field(min_length=1)]
-    weights: tuple[NonNegative, ...] | None = None
+    weights: tuple[Weight, ...] | None = None
 
     @model_validator(mode="after")
     def _weights_fit(self) -> "ChoiceSize":
@@ -81,8 +84,8 @@ class ChoiceSize(Frozen):
 class Span(Frozen):
     """A side's range in pixels, both ends included."""
 
-    min: PositiveInt
-    max: PositiveInt
+    min: Side
+    max: Side
 
     @model_validator(mode="after")
     def _in_order(self) -> "Span":
@@ -102,6 +105,9 @@ class UniformSize(Frozen):
     def _aspects(self) -> "UniformSize":
         _check_aspect((self.width.min, self.height.max))
         _check_aspect((self.width.max, self.height.min))
+        wide, high = (side.max - side.min + 1 for side in (self.width, self.height))
+        if wide * high > MAX_RANGE:
+            raise ValueError(f"a range has at most {MAX_RANGE} sizes, as 4096 by 4096 are, got {wide} by {high}")
         return self
 
     def draw(self, rng: np.random.Generator, n: int) -> IntArray:
@@ -122,23 +128,25 @@ def _largest_in(sizes: UniformSize, model: VisionLanguageModel) -> tuple[int, in
     most = model.max_pixels // factor**2 * factor**2 if shrinks else corner  # but for enlarged and for very thin ones
     known = most >= grown and (not shrinks or model.max_pixels >= MAX_ASPECT * factor**2)
     best, size, widths = 0, (width.max, height.max), np.arange(width.min, width.max + 1, dtype=np.float64)
-    for side in range(height.max, height.min - 1, -1):
-        embeds = _embeds(widths, side, model)
-        at = int(embeds.argmax())
-        if embeds[at] > best:
-            best, size = int(embeds[at]), (width.min + at, side)
+    step = max(1, CHUNK // len(widths))
+    for top in range(height.max, height.min - 1, -step):
+        heights = np.arange(top, max(top - step, height.min - 1), -1, dtype=np.float64)
+        embeds = _embeds(widths, heights[:, None], model)
+        row, column = divmod(int(embeds.argmax()), len(widths))
+        if embeds[row, column] > best:
+            best, size = int(embeds[row, column]), (width.min + column, top - row)
         if known and best * factor**2 >= most:
             break
     return size
 
 
-def _embeds(widths: FloatArray, height: int, model: VisionLanguageModel) -> FloatArray:
-    """`smart_resize` of one height with many widths at once, in units of the factor."""
-    factor, area = model.factor, widths * height
-    rows, columns = round(height / factor), np.rint(widths / factor)
+def _embeds(widths: FloatArray, heights: FloatArray, model: VisionLanguageModel) -> FloatArray:
+    """`smart_resize` of heights with widths, all at once, in units of the factor."""
+    factor, area = model.factor, widths * heights
+    rows, columns = np.rint(heights / factor), np.rint(widths / factor)
     shrink, grow = np.sqrt(area / model.max_pixels), np.sqrt(model.min_pixels / area)
-    shrunk = np.maximum(1, np.floor(height / shrink / factor)) * np.maximum(1, np.floor(widths / shrink / factor))
-    grown = np.ceil(height * grow / factor) * np.ceil(widths * grow / factor)
+    shrunk = np.maximum(1, np.floor(heights / shrink / factor)) * np.maximum(1, np.floor(widths / shrink / factor))
+    grown = np.ceil(heights * grow / factor) * np.ceil(widths * grow / factor)
     pixels = rows * columns * factor**2
     return np.where(pixels > model.max_pixels, shrunk, np.where(pixels < model.min_pixels, grown, rows * columns))
 

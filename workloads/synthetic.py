@@ -4,11 +4,11 @@ import itertools
 from collections.abc import Iterator
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, PositiveInt, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 
 from workloads.arrivals import Arrivals, Concurrency
 from workloads.distributions import Lengths
-from workloads.frozen import CHUNK, Frozen
+from workloads.frozen import CHUNK, Frozen, NumRequests
 from workloads.images import ImageGroup, place
 from workloads.models import VisionLanguageModel
 from workloads.request import MultimodalItem, Request
@@ -26,11 +26,11 @@ def _as_list(value: Any) -> Any:
 class Description(Frozen):
     """What one kind of client sends. A request's prompt is its text, and every image's rows and two delimiters."""
 
-    num_requests: PositiveInt
+    num_requests: NumRequests
     arrivals: Arrivals
     text_tokens: Lengths
     output_tokens: Lengths
-    images: Annotated[tuple[ImageGroup, ...], BeforeValidator(_as_list)] = ()
+    images: Annotated[tuple[ImageGroup, ...], Field(max_length=100), BeforeValidator(_as_list)] = ()
     placement: Literal["front", "spread"] = "front"  # images before the text, or evenly spread in it
 
     @model_validator(mode="after")

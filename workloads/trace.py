@@ -6,14 +6,17 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Annotated
 
-from pydantic import AfterValidator, PositiveInt, ValidationInfo, model_validator
+from pydantic import AfterValidator, Field, ValidationInfo, model_validator
 
 from workloads.arrivals import Concurrency
 from workloads.errors import InputError
-from workloads.frozen import NANOSECONDS, Frozen, NonNegative, Positive
+from workloads.frozen import LATEST, NANOSECONDS, Frozen, NumRequests
 from workloads.models import VisionLanguageModel
 from workloads.request import MultimodalItem, Request
 from workloads.workload import largest
+
+TRACE_END = LATEST // NANOSECONDS  # seconds
+MOST_TOKENS = 2**50  # of a prompt, an answer or an item: sums of a thousand fit an int64
 
 
 def _relative_to_scenario(path: Path, info: ValidationInfo) -> Path:
@@ -26,10 +29,10 @@ class Trace(Frozen):
     """A recorded load: replayed from `start` to `end` seconds of its own time, `speedup` times as fast."""
 
     path: Annotated[Path, AfterValidator(_relative_to_scenario)]
-    speedup: Positive = 1.0
-    start: NonNegative = 0.0
-    end: Positive | None = None
-    limit: PositiveInt | None = None  # at most so many requests
+    speedup: Annotated[float, Field(ge=1e-6, le=1e6, allow_inf_nan=False)] = 1.0
+    start: Annotated[float, Field(ge=0, le=TRACE_END, allow_inf_nan=False)] = 0.0
+    end: Annotated[float, Field(gt=0, le=TRACE_END, allow_inf_nan=False)] | None = None
+    limit: NumRequests | None = None  # at most so many requests
 
     @model_validator(mode="after")
     def _window(self) -> "Trace":
@@ -68,8 +71,14 @@ class Trace(Frozen):
         for id, r in enumerate(itertools.islice(inside, self.limit)):
             arrival = r.arrival - start
             if self.speedup != 1:  # a float cannot hold every nanosecond, so times at normal speed are left alone
-                arrival = round(arrival / self.speedup)
+                arrival = self._stretched(arrival)
             yield Request(id, arrival, r.prompt_tokens, r.output_tokens, r.items, r.block_hashes)
+
+    def _stretched(self, arrival: int) -> int:
+        stretched = round(arrival / self.speedup)
+        if stretched > LATEST:
+            raise InputError(f"{self.path}: arrivals run past 146 years with speedup {self.speedup:g}")
+        return stretched
 
     def _until(self, end: float, seed: int, model: VisionLanguageModel) -> Iterator[Request]:
         return itertools.takewhile(lambda row: row.arrival < end, self.rows(seed, model))
@@ -97,7 +106,7 @@ def parsed(path: Path, read: Callable[[str], Request], numbered: Iterator[tuple[
             if request.arrival < latest:
                 raise ValueError("arrives before the line above; sort the trace by time")
             check(request)
-        except (ValueError, KeyError, TypeError, OverflowError) as error:
+        except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
             raise InputError(f"{path}:{number}: {error}") from error
         latest = request.arrival
         yield request
@@ -111,8 +120,14 @@ def check(request: Request) -> None:
         )
     if request.arrival < 0:
         raise ValueError(f"arrival {request.arrival} is negative")
+    if request.arrival > LATEST:
+        raise ValueError("arrives more than 146 years after the trace's start")
+    if max(request.prompt_tokens, request.output_tokens) > MOST_TOKENS:
+        raise ValueError(f"prompt and output have at most {MOST_TOKENS} tokens")
     end = 0
     for item in request.items:
+        if min(item.grid) < 1 or not 0 <= item.pixels <= 2**60 or item.encoder_tokens > MOST_TOKENS:
+            raise ValueError(f"item at {item.offset}: no picture has such a grid, or so many pixels")
         if not 0 < item.embeds <= item.length or math.prod(item.grid) != item.encoder_tokens:
             raise ValueError(f"item at {item.offset}: grid, encoder_tokens, length and embeds do not go together")
         if item.offset < end or item.offset + item.length > request.prompt_tokens:

@@ -14,7 +14,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from workloads.errors import InputError
 from workloads.frozen import NANOSECONDS
-from workloads.images import ImageGroup, Picture, place
+from workloads.images import MAX_PICTURES, ImageGroup, Picture, place
 from workloads.models import VisionLanguageModel
 from workloads.request import Request
 from workloads.sizes import Sizes
@@ -50,7 +50,10 @@ class Azure(Trace):
             row = dict(zip(columns, values, strict=True))
             time = timestamp(row["TIMESTAMP"])
             origin = time if origin is None else origin
-            images = [next(sizes) for _ in range(whole(row.get("NumImages", "0")))]
+            count = whole(row.get("NumImages", "0"))
+            if count > MAX_PICTURES:
+                raise ValueError(f"{count} images; a request has at most {MAX_PICTURES}")
+            images = list(itertools.islice(sizes, count))
             return self._request(
                 time - origin, whole(row["ContextTokens"]), whole(row["GeneratedTokens"]), images, model
             )
