@@ -15,6 +15,11 @@ class RowPool:
         self._stack = np.zeros(0, dtype=np.int64)
         self._num_free = 0
 
+    @property
+    def num_free(self) -> int:
+        """Rows not given out: those that came back, and as many as may yet be made."""
+        return self._num_free + (0 if self._capacity is None else self._capacity - len(self._stack))
+
     def take(self, count: int) -> Rows:
         if count > self._num_free:
             self._grow(max(count, len(self._stack), 1024))

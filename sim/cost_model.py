@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from sim.profiles import Profile
 
 NS_PER_MS = 1e6
-SHIFT = 12  # decode iterations are priced in whole 2**-12 ns, so that one and many come out equal to the last bit
+SHIFT = 26  # decode iterations are priced in whole 2**-26 ns, so that one and many come out equal to the last bit
 HALF = 1 << SHIFT - 1  # rounds to the nearest nanosecond, halves up
 
 
