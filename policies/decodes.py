@@ -62,12 +62,14 @@ class DecodeCohort:
             del self._crossing[phase]
 
     @property
-    def steps_to_finish(self) -> int:
-        """Steps until the next member's answer is complete; there must be a member."""
+    def steps_alike(self) -> int:
+        """Steps until the next member's answer is complete or the KV blocks run out; there must be a member."""
         finishing = self._finishing
-        while finishing[0][0] != finishing[0][2].last_step or finishing[0][2].joined < 0:
+        last, _, request = finishing[0]
+        while last != request.last_step or request.joined < 0:
             heappop(finishing)  # left before its time
-        return finishing[0][0] - self.steps
+            last, _, request = finishing[0]
+        return self._with_blocks(last - self.steps)
 
     @property
     def num_crossing(self) -> int:
@@ -78,7 +80,7 @@ class DecodeCohort:
         """Whether the request is a member that needs a KV block in the next step."""
         return request in self._crossing.get(self.steps % self._block_size, ())
 
-    def steps_with_blocks(self, limit: int) -> int:
+    def _with_blocks(self, limit: int) -> int:
         """How many steps, at most `limit`, the free KV blocks last for."""
         free, size = len(self._pool.free), self._block_size
         if len(self.members) * (limit // size + 1) <= free:

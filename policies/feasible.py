@@ -6,28 +6,24 @@ from policies.request_state import RequestState
 
 def why_never(limits: Limits, request: RequestState) -> str:
     """Why this engine can never serve the request, in one line with advice; empty if it can."""
-    return _kv(limits, request) or _prompt(limits, request) or (_encoder(limits, request) if request.items else "")
-
-
-def _kv(limits: Limits, request: RequestState) -> str:
     assert limits.num_kv_blocks is not None
     capacity = limits.num_kv_blocks * limits.block_size
-    if request.max_tokens <= capacity:
-        return ""
-    return (
-        f"needs {request.max_tokens} KV tokens and the pool holds {capacity}: "
-        "raise num_kv_blocks or free_gpu_memory_fraction"
-    )
+    if request.max_tokens > capacity:
+        return (
+            f"needs {request.max_tokens} KV tokens and the pool holds {capacity}: "
+            "raise num_kv_blocks or free_gpu_memory_fraction"
+        )
+    if not limits.chunked_prefill and _at_once(limits, request) > limits.max_num_batched_tokens:
+        return (
+            f"may have to prefill {_at_once(limits, request)} tokens at once and an iteration computes "
+            f"{limits.max_num_batched_tokens}: raise max_num_batched_tokens or set chunked_prefill"
+        )
+    return _encoder(limits, request) if request.items else ""
 
 
-def _prompt(limits: Limits, request: RequestState) -> str:
-    longest = request.max_tokens if limits.capacity == "max_utilization" else request.target
-    if limits.chunked_prefill or longest <= limits.max_num_batched_tokens:
-        return ""
-    return (
-        f"may have to prefill {longest} tokens at once and an iteration computes {limits.max_num_batched_tokens}: "
-        "raise max_num_batched_tokens or set chunked_prefill"
-    )
+def _at_once(limits: Limits, request: RequestState) -> int:
+    """The longest prefill it may come to: after a preemption, the answer is computed again with the prompt."""
+    return request.max_tokens if limits.capacity == "max_utilization" else request.target
 
 
 def _encoder(limits: Limits, request: RequestState) -> str:

@@ -80,10 +80,9 @@ class ServingState:
         Until a member finishes or the KV blocks run out. Where an active request may take blocks back from younger
         ones, it can do so as soon as the decodes have grown, so only once.
         """
-        decodes = self.decodes
         if self.contexts and self.limits.capacity == "max_utilization":
             return 1
-        return decodes.steps_with_blocks(decodes.steps_to_finish)
+        return self.decodes.steps_alike
 
     def begin(self, plan: IterationPlan) -> None:
         """Carry out a plan's decisions and complete it with addresses: evict, hand out blocks and rows, hold."""

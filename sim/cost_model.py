@@ -86,11 +86,11 @@ class CostModel:
             elapsed += self.decode_fixed + self.decode_sequence * num_decodes + self.decode_context * context_tokens
         return round(elapsed)
 
-    def decode_run(self, num_decodes: int, context_tokens: int, n: int, horizon: int) -> list[int]:
+    def decode_run(self, num_decodes: int, context_tokens: int, n: int, horizon: int) -> tuple[list[int], int]:
         """Successive decode-only iterations, host time included, each context growing by one token in each.
 
         `n` of them, or fewer: the last is the first one that ends `horizon` ns from now or later. Exactly
-        `host + compute([], num_decodes, context_tokens + k * num_decodes)` for k = 0, 1, ...
+        `host + compute([], num_decodes, context_tokens + k * num_decodes)` for k = 0, 1, ... With it, their sum.
         """
         first = self._decode(num_decodes) + self._context_quanta * context_tokens + (self.host << SHIFT) + HALF
         slope = self._context_quanta * num_decodes
@@ -98,12 +98,12 @@ class CostModel:
         if shortest * n > horizon:
             n = max(1, -(-horizon // shortest))
         if not slope:
-            return [shortest] * n
+            return [shortest] * n, shortest * n
         run = [quanta >> SHIFT for quanta in range(first, first + n * slope, slope)]
         total = sum(run)
         while len(run) > 1 and total - run[-1] >= horizon:
             total -= run.pop()
-        return run
+        return run, total
 
     def _gemm(self, tokens: int) -> float:
         """Weights-bound turning compute-bound; the greater is factored out, since (G1 * T)**p would overflow."""

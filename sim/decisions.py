@@ -13,11 +13,10 @@ class Decisions:
 
     def add(self, plan: IterationPlan, iteration: int) -> None:
         """Integers only, so that the digest is the same in every process."""
-        numbers = [self.digest, iteration, len(plan.encode), len(plan.preempted), plan.decode is not None]
+        numbers = [self.digest, iteration, plan.decode is not None]
         for request, tokens in plan.prefill:
             numbers += (request.id, tokens)
-        for request, index in plan.encode:
-            numbers += (request.id, index)
-        for request in plan.preempted:
-            numbers.append(request.id)
+        if plan.encode or plan.preempted:
+            numbers += (-1, *(number for request, index in plan.encode for number in (request.id, index)))
+            numbers += (-2, *(request.id for request in plan.preempted))
         self.digest = hash(tuple(numbers))

@@ -45,6 +45,7 @@ class Engine:
         self.end_when_out_of_memory = end_when_out_of_memory
         self._arrived: list[ServedRequest] = []
         self._cancelled: list[tuple[ServedRequest, str]] = []
+        self._all_decode = IterationPlan(state.decodes)  # what there is to plan while nobody else is active
         self._builder: PlanBuilder | None = None  # of the last draft that the policy was asked for
         self._idle: simpy.Event | None = None  # what wakes the loop while it has nothing to run
         env.process(self._serve())
@@ -76,7 +77,7 @@ class Engine:
         """
         if self.state.only_decodes:
             self._builder = None
-            return IterationPlan(self.state.decodes)
+            return self._all_decode
         self._builder = builder = PlanBuilder(self.state, start)
         self.policy.schedule(builder)
         return builder.plan
@@ -107,8 +108,8 @@ class Engine:
                 start = end
                 completed = state.complete(plan, outcome.num_iterations, outcome.failed)
                 if completed is not NOTHING:
-                    if (completed.finished or completed.failed) and start > now(env):
-                        yield Later(env, start - now(env))  # clients hear of it
+                    if start > now(env) and recorder.is_awaited(completed):
+                        yield Later(env, start - now(env))  # clients act at the time at which they hear of it
                     recorder.completed(completed, outcome, start)
                 if outcome.failed and self.end_when_out_of_memory:
                     raise OutOfMemoryError(outcome.reason)
@@ -119,7 +120,7 @@ class Engine:
                 start = now(env)
 
     def _launch(self, plan: IterationPlan, start: int, upcoming: float) -> Outcome:
-        if plan.decodes_only:
+        if plan is self._all_decode or plan.decodes_only:
             return self._launch_decodes(plan, start, upcoming)
         self.recorder.planned(plan, start)
         self.state.begin(plan)

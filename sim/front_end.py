@@ -25,7 +25,7 @@ class FrontEnd(BaseModel):
 
     def nanoseconds(self, request: ServedRequest) -> int:
         """What preparing this request takes one worker."""
-        pixels = sum(item.pixels for item in request.items) if request.items else 0
+        pixels = sum(item.pixels for item in request.items)
         return round(self.ms_per_request * 1e6 + self.ms_per_megapixel * pixels)
 
 
@@ -36,13 +36,14 @@ class Preparation:
         self.env = env
         self.front_end = front_end
         self.deliver = deliver
+        self._for_all = front_end.ms_per_request > 0  # requests without images take time too
         self._queue = simpy.Store(env)
         self._workers = 0  # hired so far: no more than were ever needed at one time
         self._in_hand = 0  # requests queued or worked on
 
     def prepare(self, request: ServedRequest) -> None:
         """Deliver the request once it is prepared; one that needs no preparation goes straight through."""
-        elapsed = self.front_end.nanoseconds(request)
+        elapsed = self.front_end.nanoseconds(request) if request.items or self._for_all else 0
         if not elapsed:
             self.deliver(request)
             return

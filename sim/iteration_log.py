@@ -1,6 +1,6 @@
 """One row for every iteration, kept small: a run of decode iterations is one entry, unrolled when it is asked for."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -42,6 +42,8 @@ class IterationLog:
         self.keep = keep
         self.decode_steps = 0  # steps of the decode cohort so far
         self.num_iterations = 0
+        self._pieces: list[_Piece] = []
+        self._pieces_of = -1  # the number of iterations that they unroll
         self._entries = Ledger()  # FIELDS of each entry, flat
         self._runs = Ledger()  # whole times of the iterations of entries that are runs
 
@@ -103,7 +105,13 @@ class IterationLog:
             for piece in self._unrolled():
                 yield {name: piece.column(name, taken) for name in names}
 
-    def _unrolled(self) -> Iterator["_Piece"]:
+    def _unrolled(self) -> Iterable["_Piece"]:
+        """Kept once they are made, as every column is made from them; not where there is no table."""
+        if self.keep and self._pieces_of != self.num_iterations:
+            self._pieces, self._pieces_of = list(self._unroll()), self.num_iterations
+        return self._pieces if self.keep else self._unroll()
+
+    def _unroll(self) -> Iterator["_Piece"]:
         table = self._entries.array().reshape(-1, len(FIELDS) if self.keep else SHORT)
         runs = self._runs.array()
         iteration = step = in_runs = 0

@@ -1,7 +1,7 @@
 """The summary of a run: the keys of vLLM's `bench serve`, a few of SGLang's, and those of encoder and cache."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,6 +16,7 @@ from sim.slo import SLO
 __all__ = ["SLO", "TTFT_PARTS", "load_verdict", "summarise"]
 
 Figures = dict[str, Any]
+Columns = Mapping[str, Any]
 Window = tuple[float, float]
 
 PERCENTILES = (50, 90, 95, 99)
@@ -26,7 +27,7 @@ def summarise(
     requests: pd.DataFrame,
     itl: WeightedSample,
     *,
-    iterations: pd.DataFrame | None = None,
+    iterations: Sequence[Columns] | None = None,
     slo: SLO | None = None,
     warmup_requests: int = 0,
     warmup: float = 0.0,
@@ -37,16 +38,14 @@ def summarise(
 
     The warm-up is the first `warmup_requests` to arrive and all that arrive in the first `warmup` seconds. Rates are
     taken over `duration_window` (start and end in seconds), by default from the warm-up's end to the last answer.
-    `decode_ends` has rows of (seconds, tokens decoded), by default the iterations'. Latencies, tokens and rates are
+    `iterations` are pieces of that table and `decode_ends` rows of (seconds, tokens decoded). Latencies, tokens, rates are
     those of finished requests; `failed`, `rejected`, `cancelled`, `stalled` and `unfinished` count one status each.
     """
     measured, window = _after_warmup(requests, warmup_requests, warmup)
     start, end = duration_window or window
     if warmup_requests or warmup:
         itl = itl.since(round(start * 1e9))
-        iterations = None if iterations is None else iterations[iterations["end"] > start]
-    if decode_ends is None and iterations is not None:
-        decode_ends = iterations[["end", "num_decodes"]].to_numpy(float)
+        iterations = None if iterations is None else [_ending_after(start, piece) for piece in iterations]
     done = measured[measured["status"] == "finished"]
     figures = _counts(measured, done) | _rates(measured, done, end - start, slo)
     figures["max_output_tokens_per_s"] = math.nan if decode_ends is None else peak_tokens(done, decode_ends, start, end)
@@ -107,7 +106,8 @@ def _of_requests(name: str, done: pd.DataFrame) -> Figures:
 
 
 def _statistics(name: str, mean: float, std: float, percentile: Callable[[int], float]) -> Figures:
-    figures = {"mean": mean, "median": percentile(50), "std": std} | {f"p{q}": percentile(q) for q in PERCENTILES}
+    percentiles = {f"p{q}": percentile(q) for q in PERCENTILES}
+    figures = {"mean": mean, "median": percentiles["p50"], "std": std} | percentiles
     return {f"{statistic}_{name}_ms": figure for statistic, figure in figures.items()}
 
 
@@ -121,15 +121,27 @@ def _encoder(measured: pd.DataFrame) -> Figures:
     }
 
 
-def _engine(iterations: pd.DataFrame, duration: float) -> Figures:
+def _ending_after(start: float, piece: Columns) -> Columns:
+    late = np.asarray(piece["end"]) > start
+    return {name: np.asarray(values)[late] for name, values in piece.items()}
+
+
+def _engine(iterations: Sequence[Columns], duration: float) -> Figures:
     """How busy the server was and how full; an iteration that began before the window counts wholly."""
+
+    def total(name: str) -> float:
+        return sum(float(piece[name].sum()) for piece in iterations)
+
+    def most(name: str) -> float:
+        return max((int(piece[name].max()) for piece in iterations if len(piece[name])), default=math.nan)
+
     return {
-        "num_iterations": len(iterations),
-        "total_encoder_tokens": int(iterations["encoder_tokens"].sum()),
-        "encoder_busy_fraction": _ratio(float(iterations["encode"].sum()), duration),
-        "engine_busy_fraction": _ratio(float((iterations["end"] - iterations["start"]).sum()), duration),
-        "max_kv_blocks_used": iterations["kv_blocks_used"].max(),
-        "max_encoder_rows_held": iterations["encoder_rows_held"].max(),
+        "num_iterations": sum(len(piece["end"]) for piece in iterations),
+        "total_encoder_tokens": int(total("encoder_tokens")),
+        "encoder_busy_fraction": _ratio(total("encode"), duration),
+        "engine_busy_fraction": _ratio(total("encode") + total("compute") + total("host"), duration),
+        "max_kv_blocks_used": most("kv_blocks_used"),
+        "max_encoder_rows_held": most("encoder_rows_held"),
     }
 
 

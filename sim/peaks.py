@@ -14,14 +14,15 @@ def peak_tokens(done: pd.DataFrame, decode_ends: Floats, start: float, end: floa
 
     `decode_ends` has rows of (seconds, tokens decoded); first tokens come from prefills, so from the requests.
     """
-    first = done["first_token"].to_numpy(float)
-    times = np.concatenate([decode_ends[:, 0], first])
-    tokens = np.concatenate([decode_ends[:, 1], np.ones(len(first))])
-    inside = (times >= start) & (times <= end)
-    if not inside.any():
+    times = np.concatenate([decode_ends[:, 0], done["first_token"].to_numpy(float)])
+    tokens = np.concatenate([decode_ends[:, 1], np.ones(len(done))])
+    tokens[(times < start) | (times > end)] = 0
+    if not tokens.any():
         return math.nan
-    seconds = (times[inside] - start).astype(np.int64)
-    return int(np.bincount(seconds, tokens[inside]).max())
+    seconds = np.clip(times - start, 0, end - start).astype(np.int64)
+    if end - start > 10 * len(seconds):  # mostly idle: a count for every second would be long
+        seconds = np.unique(seconds, return_inverse=True)[1]
+    return int(np.bincount(seconds, tokens).max())
 
 
 def peak_concurrency(requests: pd.DataFrame) -> int:

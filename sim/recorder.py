@@ -73,6 +73,10 @@ class Recorder:
                 else:
                     request.budget_wait += waited
 
+    def is_awaited(self, completed: Completed) -> bool:
+        """Whether a client waits for one of those who leave."""
+        return any(request.done is not None for request in served([*completed.finished, *completed.failed]))
+
     def completed(self, completed: Completed, outcome: Outcome, now: int) -> None:
         """After `complete`: tokens, and who is done."""
         if completed.emitted:

@@ -20,7 +20,7 @@ from sim.scenario import Scenario
 from sim.slo import SLO
 from sim.world import World
 
-SUMMARISED = ("start", "end", "encode", "encoder_tokens", "kv_blocks_used", "encoder_rows_held")
+SUMMARISED = ("end", "encode", "compute", "host", "encoder_tokens", "kv_blocks_used", "encoder_rows_held")
 
 
 class Run:
@@ -77,11 +77,8 @@ class Run:
     @cached_property
     def iterations(self) -> pd.DataFrame:
         """One row an iteration; empty where the scenario does not keep them."""
-        return self._iterations(COLUMNS)
-
-    def _iterations(self, names: Sequence[str]) -> pd.DataFrame:
-        pieces = list(self.iteration_pieces(names))
-        columns = {name: np.concatenate([p[name] for p in pieces] or [np.zeros(0)]) for name in names}
+        pieces = list(self.iteration_pieces())
+        columns = {name: np.concatenate([p[name] for p in pieces] or [np.zeros(0)]) for name in COLUMNS}
         return pd.DataFrame(columns, copy=False)
 
     @cached_property
@@ -106,7 +103,7 @@ class Run:
         figures = summarise(
             self.requests,
             self.itl_sample,
-            iterations=self._iterations(SUMMARISED) if measure.iterations else None,
+            iterations=list(self.iteration_pieces(SUMMARISED)) if measure.iterations else None,
             slo=self.slo,
             warmup_requests=measure.warmup_requests,
             warmup=measure.warmup,

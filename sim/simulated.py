@@ -30,8 +30,8 @@ class SimulatedBackend:
         if max_iterations == 1:
             compute = cost.compute((), plan.num_decodes, plan.context_tokens)
             return Outcome(cost.host, 0, compute, cost.host + compute)
-        run = cost.decode_run(plan.num_decodes, plan.context_tokens, max_iterations, horizon)
-        return Outcome(cost.host, 0, run[0] - cost.host, sum(run), run)
+        run, total = cost.decode_run(plan.num_decodes, plan.context_tokens, max_iterations, horizon)
+        return Outcome(cost.host, 0, run[0] - cost.host, total, run)
 
     def wait(self, handle: Outcome) -> Outcome:
         return handle

@@ -45,7 +45,7 @@ def test_by_hand() -> None:
 
 def test_halves_of_decodes_round_up() -> None:
     assert [ROUND.compute([], 100, context) for context in (1, 2, 3)] == [1121, 1121, 1122]  # .5, whole, .5
-    assert ROUND.decode_run(100, 1, 2, 10**9) == [7 + 1121, 7 + 1171]
+    assert ROUND.decode_run(100, 1, 2, 10**9)[0] == [7 + 1121, 7 + 1171]
 
 
 def test_power_does_not_overflow() -> None:
@@ -61,14 +61,15 @@ def test_power_does_not_overflow() -> None:
 )
 def test_decode_run_is_identical(name: str, num_decodes: int, context: int, n: int) -> None:
     model = MODELS[name]
-    run = model.decode_run(num_decodes, context, n, 2**90)
+    run, total = model.decode_run(num_decodes, context, n, 2**90)
+    assert total == sum(run)
     computes = [model.compute([], num_decodes, context + k * num_decodes) for k in range(n)]
     assert run == [model.host + compute for compute in computes]
 
 
 def test_long_decode_run() -> None:
     model = MODELS["qwen3-vl-8b"]
-    run = model.decode_run(3, 500, 5000, 2**60)
+    run = model.decode_run(3, 500, 5000, 2**60)[0]
     assert len(run) == 5000
     assert all(run[k] == model.host + model.compute([], 3, 500 + 3 * k) for k in range(0, 5000, 7))
 
@@ -76,7 +77,7 @@ def test_long_decode_run() -> None:
 @given(st.integers(1, 300), st.integers(1, 100_000), st.integers(1, 64), st.integers(1, 10**9))
 def test_decode_run_stops_at_its_horizon(num_decodes: int, context: int, n: int, horizon: int) -> None:
     model = MODELS["qwen3-vl-8b"]
-    run, whole = (model.decode_run(num_decodes, context, n, until) for until in (horizon, 2**60))
+    run, whole = (model.decode_run(num_decodes, context, n, until)[0] for until in (horizon, 2**60))
     assert run == whole[: len(run)]
     assert sum(run[:-1]) < horizon
     assert sum(run) >= horizon or len(run) == n

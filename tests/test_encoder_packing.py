@@ -93,3 +93,32 @@ def test_the_reservation_is_for_the_first_incomplete_request_alone() -> None:
         desk.submit(*waits)
         encoded[policy] = desk.step().encode
     assert encoded == {"fcfs": ((1, 0), (3, 0)), "head_of_line": ((1, 0),)}
+
+
+def test_footprint_keeps_rows_for_the_first_it_cannot_charge() -> None:
+    """Else a large request would starve behind small ones that always fit beside each other."""
+    desk = Desk("footprint", limits(encoder_cache_rows=6, max_num_batched_tokens=8))
+    desk.submit(request(0, [Sized(1, 4)], text=20), request(1, [Sized(1, 5)]), request(2, [Sized(1, 2)]))
+    steps = desk.steps()
+    assert [step.encode for step in steps if step.encode] == [((0, 0),), ((1, 0),), ((2, 0),)]
+
+
+@pytest.mark.parametrize("policy", ["fcfs", "head_of_line", "eager", "footprint"])
+def test_the_gate_counts_every_item_once(policy: str) -> None:
+    """One item an iteration: the second request of one item is not admitted beside the first."""
+    desk = Desk(policy, limits(encoder_max_num_items=1, admission_gate=True))
+    first, second = desk.submit(request(0, [Sized(1, 1)]), request(1, [Sized(1, 1)]))
+    assert desk.draft().admitted == [first]
+    desk.step()
+    assert desk.draft().admitted == [second]
+
+
+@pytest.mark.parametrize("policy", ["fcfs", "head_of_line", "eager", "footprint"])
+def test_the_least_recently_released_output_goes_first(policy: str) -> None:
+    """S20: a is released, then b; a is held again and released; room for c is made of b."""
+    desk = Desk(policy, limits(encoder_cache_rows=4))
+    for id, key in enumerate("abac"):
+        desk.submit(request(id, [Sized(1, 2, key)]))
+        desk.step()
+    assert [key for _, key in desk.state.cache.released] == ["a", "c"]
+    assert desk.state.cache.num_evictions == 1

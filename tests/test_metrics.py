@@ -93,7 +93,12 @@ def test_concurrency_lets_one_leave_before_the_next_comes() -> None:
 def test_the_fullest_second_counts_first_tokens_and_decodes() -> None:
     table = requests([[0.5, 1.0, 1.2, 1.7], [0.5, 1.0, 1.2, 1.4, 1.7]])
     batches = iterations([1.0, 1.2, 1.4, 1.7], num_decodes=[0, 2, 1, 2])
-    assert summarise(table, NO_GAPS, iterations=batches)["max_output_tokens_per_s"] == 5  # seconds from 0.5 to 1.5
+    assert (
+        summarise(table, NO_GAPS, decode_ends=batches[["end", "num_decodes"]].to_numpy(float))[
+            "max_output_tokens_per_s"
+        ]
+        == 5
+    )  # seconds from 0.5 to 1.5
     assert summarise(table, NO_GAPS)["max_output_tokens_per_s"] is None
     given = np.array([[1.2, 4.0]])
     assert summarise(table, NO_GAPS, decode_ends=given)["max_output_tokens_per_s"] == 6
@@ -102,7 +107,7 @@ def test_the_fullest_second_counts_first_tokens_and_decodes() -> None:
 def test_encoder_figures() -> None:
     batches = iterations([1, 2, 4], encode=[0.5, 0, 0.5], encoder_tokens=[100, 0, 60], encoder_rows_held=[25, 9, 0])
     table = requests([[0, 2], [0, 4]], num_encodes=[1, 2], num_cache_hits=[1, 0], num_preemptions=[0, 3])
-    summary = summarise(table, NO_GAPS, iterations=batches)
+    summary = summarise(table, NO_GAPS, iterations=[batches])
     assert summary["total_encoder_tokens"] == 160 and summary["max_encoder_rows_held"] == 25
     assert summary["encoder_busy_fraction"] == 0.25 and summary["engine_busy_fraction"] == 1
     assert summary["encoder_cache_hits"] == 1 and summary["encoder_cache_hit_rate"] == 0.25
@@ -113,7 +118,7 @@ def test_encoder_figures() -> None:
 def test_a_warm_up_is_left_out_of_latencies_and_rates(warmup: dict[str, float]) -> None:
     table = requests([[0, 3, 5], [2, 3, 5], [4, 5, 6]])
     itl = WeightedSample(np.array([10**9, 2 * 10**9]), np.array([1, 3]), ends=np.array([10**9, 5 * 10**9]))
-    summary = summarise(table, itl, iterations=iterations([1, 3, 6]), **warmup)
+    summary = summarise(table, itl, iterations=[iterations([1, 3, 6])], **warmup)
     start = 1.0 if "warmup" in warmup else 2.0
     assert summary["completed"] == 2 and summary["duration"] == 6 - start
     assert summary["request_throughput"] == 2 / (6 - start)
@@ -127,9 +132,9 @@ def test_the_window_can_be_given() -> None:
 
 @pytest.mark.parametrize("table", [requests([]), requests([[0.0], [1.0]]), requests([[0, 0.0]])])
 def test_any_run_has_a_summary_that_json_can_hold(table: pd.DataFrame) -> None:
-    summary = summarise(table, NO_GAPS, iterations=iterations([]), slo=SLO(ttft=1))
+    summary = summarise(table, NO_GAPS, iterations=[iterations([])], slo=SLO(ttft=1))
     assert json.loads(json.dumps(summary, allow_nan=False)) == summary
-    assert summary.keys() == summarise(requests([[0, 1]]), gaps(1), iterations=iterations([1])).keys()
+    assert summary.keys() == summarise(requests([[0, 1]]), gaps(1), iterations=[iterations([1])]).keys()
 
 
 @pytest.mark.parametrize("bound", [0, -1, math.nan, math.inf])
