@@ -5,7 +5,7 @@ from policies.request_state import RequestState
 
 
 class AdmissionGate:
-    """A separate simulation of the encoder's budgets (SEMANTICS S60): it decides who may become active.
+    """A separate simulation of the encoder's budgets, as in TensorRT-LLM PR #16051: it decides who may become active.
 
     What active requests still have to encode is charged first. Then a request passes if it can start: it needs no
     encoder, or its first missing item fits what remains.
@@ -39,6 +39,8 @@ class AdmissionGate:
 
 def admit_in_order(builder: PlanBuilder) -> None:
     """Admit from the head of the queue until the seats are taken or the head cannot start; nobody overtakes it."""
+    if not builder.has_seats:
+        return
     gated, gate = builder.state.limits.admission_gate, None
     for request in builder.waiting:
         if gated and request.items:  # others need no encoder, and whoever stands here passed the gate or needed none

@@ -35,6 +35,11 @@ class PlanBuilder(EncoderDraft):
 
     # Admission
 
+    @property
+    def has_seats(self) -> bool:
+        """Whether anybody could be admitted."""
+        return self._seats > 0
+
     def admit(self, request: RequestState) -> bool:
         """Give the head of the waiting queue a seat among `max_num_seqs`."""
         if self._seats <= 0:
@@ -76,7 +81,8 @@ class PlanBuilder(EncoderDraft):
 
     def _covers(self, request: RequestState, end: int) -> bool:
         """Whether all items that begin before `end` are there."""
-        return all(request.items[index].offset >= end for index in self.missing(request))
+        missing = self.missing(request)
+        return not missing or request.items[missing[0]].offset >= end
 
     def preempt(self, request: RequestState) -> bool:
         """Take everything back from a started request; it computes its tokens again later."""

@@ -1,4 +1,4 @@
-"""Which active requests the KV blocks are enough for, this iteration (SEMANTICS B.1.1)."""
+"""Which active requests the KV blocks are enough for, this iteration, as TensorRT-LLM's capacity schedulers see it."""
 
 from policies.builder import PlanBuilder
 from policies.request_state import RequestState

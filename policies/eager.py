@@ -10,7 +10,7 @@ from policies.sentences import encode_first_come, prefill_in_order
 
 
 class Eager(Policy):
-    """Items are selected before the LLM's capacity has its say; only prefill waits for KV blocks (S11)."""
+    """Items are selected before the LLM's capacity has its say; only prefill waits for KV blocks."""
 
     kind: Literal["eager"] = "eager"
     source: ClassVar[str] = "TensorRT-LLM PR #16051, enable_eager_encoder_scheduling"

@@ -28,7 +28,7 @@ class EncoderEntry:
 
 
 class EncoderCache:
-    """A budget of rows with holds (SEMANTICS S19-S22): held entries never go, released ones go oldest first.
+    """A budget of rows with holds, as in TensorRT-LLM PR #16051: held entries never go, released ones oldest first.
 
     Only `insert` evicts, and only `ServingState.begin` inserts; every question leaves the cache as it was.
     """

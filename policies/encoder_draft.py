@@ -41,7 +41,7 @@ class EncoderDraft:
         return not request.num_items_ahead or not self.missing(request)
 
     def attach(self, request: RequestState, index: int) -> bool:
-        """Hold an output that is there already, or being encoded in this draft: no budget is spent (S7)."""
+        """Hold an output that is there already, or being encoded in this draft: no budget is spent."""
         key = request.keys[index]
         if key not in self._encoding:
             entry = self.state.cache.get(key)
@@ -62,10 +62,12 @@ class EncoderDraft:
 
     def attach_hits(self, requests: Iterable[RequestState]) -> None:
         """Attach whatever the cache has of each request's items, in prompt order."""
+        entries = self.state.cache.entries
         for request in requests:
             if request.num_items_ahead:
                 for index in [*self.missing(request)]:
-                    self.attach(request, index)
+                    if request.keys[index] in entries:
+                        self.attach(request, index)
 
     def encode(self, request: RequestState, index: int) -> bool:
         """Encode one item in this iteration, within items, tokens and rows, or attach it where that is enough."""
@@ -87,7 +89,7 @@ class EncoderDraft:
         return True
 
     def _claim(self, request: RequestState, index: int, key: Key, num_rows: int) -> bool:
-        """Take rows for an output (allocate before compute, S22), unless the draft has them already."""
+        """Take rows for an output (allocate before compute), unless the draft has them already."""
         if key in self._claimed:
             return True
         if not self._has_rows(request, index, num_rows):
@@ -104,7 +106,7 @@ class EncoderDraft:
         return False
 
     def reserve(self, request: RequestState) -> bool:
-        """Keep the rows that the request still misses from all later ones; only the first to ask gets it (S23)."""
+        """Keep the rows that the request still misses from all later ones; only the first to ask gets it."""
         if self._reserved_for is not None:
             return False
         self._reserved_for = request

@@ -1,5 +1,6 @@
-"""Whether a request can ever be served, and which knob to turn if it cannot: the fail-fast of admission (S24)."""
+"""Whether a request can ever be served, and which knob to turn if it cannot: the fail-fast."""
 
+from policies.encoder_cache import Key
 from policies.limits import Limits
 from policies.request_state import RequestState
 
@@ -27,15 +28,17 @@ def _at_once(limits: Limits, request: RequestState) -> int:
 
 
 def _encoder(limits: Limits, request: RequestState) -> str:
-    largest, most = max(item.encoder_tokens for item in request.items), limits.encoder_max_num_tokens
+    largest, most = 0, limits.encoder_max_num_tokens
+    rows: dict[Key, int] = {}
+    for index, (key, item) in enumerate(zip(request.keys, request.items, strict=True)):
+        largest = max(largest, item.encoder_tokens)
+        rows[key if limits.encoder_cache_reuse else ("temporary", request.id, index)] = item.embeds
     if isinstance(most, int) and largest > most:
         return f"has an item of {largest} encoder tokens and an iteration encodes {most}: raise encoder_max_num_tokens"
-    rows = sum(item.embeds for item in request.items)
-    if limits.encoder_cache_reuse:  # equal items share their rows
-        rows = sum({key: item.embeds for key, item in zip(request.keys, request.items, strict=True)}.values())
-    if isinstance(limits.encoder_cache_rows, int) and rows > limits.encoder_cache_rows:
+    needed, held = sum(rows.values()), limits.encoder_cache_rows
+    if isinstance(held, int) and needed > held:
         return (
-            f"needs {rows} rows of encoder output and the cache holds {limits.encoder_cache_rows}: "
+            f"needs {needed} rows of encoder output and the cache holds {held}: "
             "raise encoder_cache_rows or encoder_cache_max_bytes"
         )
     return ""

@@ -12,7 +12,10 @@ Unbounded = Literal["unbounded"]
 
 
 class Limits(BaseModel):
-    """Budgets and sizes of one engine. A field left out is filled in by `resolve` (SEMANTICS S8, S25, S30, S59)."""
+    """Budgets and sizes of one engine. A field left out is filled in by `resolve`.
+
+    Names and defaults of the encoder's budgets are TensorRT-LLM's (PR #16051 and its documentation, 1.4.0rc).
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
@@ -26,9 +29,9 @@ class Limits(BaseModel):
     encoder_max_num_items: Count | Unbounded | None = None  # left out: max_num_seqs
     encoder_max_num_tokens: Count | Unbounded | None = None  # pre-merger; left out: max_num_batched_tokens
     encoder_cache_rows: Count | Unbounded | None = None  # rows of encoder output; left out: encoder_cache_max_bytes
-    encoder_cache_max_bytes: Annotated[int, Field(ge=0, le=2**50)] = 128 * 2**20  # TensorRT-LLM's default (S72)
+    encoder_cache_max_bytes: Annotated[int, Field(ge=0, le=2**50)] = 128 * 2**20  # 128 MiB
     encoder_cache_reuse: bool = True  # keep released outputs for other requests; a budget of 0 bytes says no too
-    admission_gate: bool = True  # a waiting request must be able to start encoding (S60)
+    admission_gate: bool = True  # a waiting request must be able to start encoding
     release: Literal["progressive", "prompt_end"] = "progressive"  # when prefill has passed an item, or the prompt
 
     @model_validator(mode="after")
@@ -62,7 +65,7 @@ class Limits(BaseModel):
         return self.model_copy(update=resolved), raised + clamped
 
     def _raised_tokens(self, largest: MultimodalItem | None) -> tuple[int | Unbounded, list[str]]:
-        """The token budget must let the largest item through, since items are never split (S8)."""
+        """The token budget must let the largest item through, since items are never split."""
         tokens = self.encoder_max_num_tokens or self.max_num_batched_tokens
         if tokens == "unbounded" or largest is None or largest.encoder_tokens <= tokens:
             return tokens, []
@@ -70,7 +73,7 @@ class Limits(BaseModel):
         return largest.encoder_tokens, [note]
 
     def _cache_rows(self, row_bytes: int) -> tuple[int | Unbounded, list[str]]:
-        """A budget in bytes holds at least one iteration's embeddings (S25); one in rows is taken as it is."""
+        """A budget in bytes holds at least one iteration's embeddings; one in rows is taken as it is."""
         if self.encoder_cache_rows is not None:
             return self.encoder_cache_rows, []
         rows, least = self.encoder_cache_max_bytes // row_bytes, self.max_num_batched_tokens

@@ -40,9 +40,12 @@ class RequestState:
         self.holds: dict[int, EncoderEntry] = {}  # item index -> its entry in the encoder cache
 
     def _key(self, index: int) -> Key:
-        """Content keys carry the modality; without one, a key that nobody else can have (SEMANTICS S27)."""
+        """Content keys carry modality and size, so that a key used again for another picture finds no wrong rows.
+
+        Without a content key, one that nobody else can have.
+        """
         item = self.items[index]
-        return ("temporary", self.id, index) if item.key is None else (item.modality, item.key)
+        return ("temporary", self.id, index) if item.key is None else (item.modality, item.key, item.embeds)
 
     def use_own_keys(self) -> None:
         """Share no encoder output with anybody, not even between equal items."""

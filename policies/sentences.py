@@ -7,14 +7,14 @@ from policies.request_state import RequestState
 
 
 def encode_in_prompt_order(builder: PlanBuilder, request: RequestState) -> bool:
-    """Encode the request's missing items one after the other, none skipped (S61); whether all of them were taken."""
+    """Encode the request's missing items one after the other, none skipped; whether all of them were taken."""
     return all(builder.encode(request, index) for index in [*builder.missing(request)])
 
 
 def encode_first_come(builder: PlanBuilder, requests: Iterable[RequestState], *, reserve: bool) -> None:
-    """Pack items in order, later requests filling what earlier ones leave (S4, S5).
+    """Pack items in order, later requests filling what earlier ones leave.
 
-    With `reserve`, the first request left incomplete keeps the rows that it still misses (S23).
+    With `reserve`, the first request left incomplete keeps the rows that it still misses.
     """
     for request in requests:
         if request.num_items_ahead and not encode_in_prompt_order(builder, request) and reserve:

@@ -38,7 +38,7 @@ class MemoryLedger:
         boundary_encoder_tokens: int = 0,
         encoder_cache_bytes: int = 0,
     ) -> int:
-        """Blocks of the KV pool: its fraction of what weights, the boundary batch and the encoder cache leave (S30).
+        """Blocks of the KV pool: its fraction of what weights, the boundary batch and the encoder cache leave.
 
         An engine that profiles no boundary batch and reserves no cache passes 0 for both. Raises InputError when
         not one block is left.

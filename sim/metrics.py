@@ -38,8 +38,8 @@ def summarise(
 
     The warm-up is the first `warmup_requests` to arrive and all that arrive in the first `warmup` seconds. Rates are
     taken over `duration_window` (start and end in seconds), by default from the warm-up's end to the last answer.
-    `iterations` are pieces of that table and `decode_ends` rows of (seconds, tokens decoded). Latencies, tokens, rates are
-    those of finished requests; `failed`, `rejected`, `cancelled`, `stalled` and `unfinished` count one status each.
+    `iterations` are pieces of that table, `decode_ends` rows of (seconds, tokens decoded). Latencies, tokens and rates
+    are those of finished requests; `failed`, `rejected`, `cancelled`, `stalled` and `unfinished` count one status each.
     """
     measured, window = _after_warmup(requests, warmup_requests, warmup)
     start, end = duration_window or window
@@ -129,17 +129,18 @@ def _ending_after(start: float, piece: Columns) -> Columns:
 def _engine(iterations: Sequence[Columns], duration: float) -> Figures:
     """How busy the server was and how full; an iteration that began before the window counts wholly."""
 
-    def total(name: str) -> float:
-        return sum(float(piece[name].sum()) for piece in iterations)
+    def seconds(*names: str) -> float:
+        """Summed in whole nanoseconds, so that it does not matter how the table is cut into pieces."""
+        return sum(int(np.rint(piece[name] * 1e9).sum()) for piece in iterations for name in names) / 1e9
 
     def most(name: str) -> float:
         return max((int(piece[name].max()) for piece in iterations if len(piece[name])), default=math.nan)
 
     return {
         "num_iterations": sum(len(piece["end"]) for piece in iterations),
-        "total_encoder_tokens": int(total("encoder_tokens")),
-        "encoder_busy_fraction": _ratio(total("encode"), duration),
-        "engine_busy_fraction": _ratio(total("encode") + total("compute") + total("host"), duration),
+        "total_encoder_tokens": sum(int(piece["encoder_tokens"].sum()) for piece in iterations),
+        "encoder_busy_fraction": _ratio(seconds("encode"), duration),
+        "engine_busy_fraction": _ratio(seconds("encode", "compute", "host"), duration),
         "max_kv_blocks_used": most("kv_blocks_used"),
         "max_encoder_rows_held": most("encoder_rows_held"),
     }

@@ -46,7 +46,7 @@ def resolve(scenario: Scenario) -> Resolved:
 
 
 def _kv_blocks(scenario: Scenario, limits: Limits, profile: Profile) -> int:
-    """What an engine that profiles its encoder leaves for the KV cache (SEMANTICS S30); none did before budgets."""
+    """What an engine that profiles its encoder leaves for the KV cache; none did before budgets."""
     model, ledger = scenario.model, MemoryLedger.from_profile(profile)
     tokens, rows = limits.encoder_max_num_tokens, limits.encoder_cache_rows
     return ledger.num_kv_blocks(

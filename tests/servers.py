@@ -47,7 +47,7 @@ class CheckedEngine(Engine):
 
 @dataclass
 class SmallBackend:
-    """1 ms for every iteration and a little for what is in it; runs of decodes too. `fails` names keys of items."""
+    """1 ms an iteration and a little for what is in it; runs of decodes too. `fails`: items, by modality and key."""
 
     host: int = 100_000
     compute: int = 900_000
@@ -75,7 +75,9 @@ class SmallBackend:
 
     def _single(self, plan: IterationPlan, compute: int) -> Outcome:
         encode = self.encode_token * plan.encoder_tokens
-        keys = {r.keys[i] for r, i in plan.encode} if self.fails & {r.keys[i] for r, i in plan.encode} else set()
+        keys = {r.keys[i] for r, i in plan.encode}
+        if not self.fails & {key[:2] for key in keys}:
+            keys = set()
         failed = list(dict.fromkeys(r for r, i in (*plan.encode, *plan.attached) if r.keys[i] in keys))
         total = self.host + encode + compute
         return Outcome(self.host, encode, compute, total, failed=failed, reason="out of memory" if failed else "")

@@ -1,4 +1,4 @@
-"""The published packing decisions: what `head_of_line` encodes and whose prefill may begin (SEMANTICS B.1.2)."""
+"""The published packing decisions: what `head_of_line` encodes and whose prefill may begin."""
 
 import json
 from pathlib import Path
@@ -69,7 +69,7 @@ def test_the_whole_policy_decides_so(case: dict[str, Any]) -> None:
 
 
 def test_a_partial_request_resumes_until_it_is_whole() -> None:
-    """The trace of S71: costs 600, 500, 400 under 2 items and 1000 tokens are {0}, then {1, 2} and the prefill."""
+    """Costs 600, 500, 400 under 2 items and 1000 tokens are {0}, then {1, 2} and the prefill."""
     desk = Desk("head_of_line", limits(encoder_max_num_items=2, encoder_max_num_tokens=1000))
     desk.submit(request(1, [Sized(600, 1), Sized(500, 1), Sized(400, 1)]))
     first, second = desk.step(), desk.step()
@@ -78,7 +78,7 @@ def test_a_partial_request_resumes_until_it_is_whole() -> None:
 
 
 def test_no_later_item_is_taken_before_an_earlier_one() -> None:
-    """S61: the second item would fit what is left, but the first does not."""
+    """The second item would fit what is left, but the first does not."""
     desk = Desk("fcfs", limits(encoder_max_num_tokens=10))
     desk.submit(request(1, [Sized(6, 1)]), request(2, [Sized(5, 1), Sized(1, 1)]), request(3, [Sized(4, 1)]))
     assert desk.step().encode == ((1, 0), (3, 0))
@@ -115,10 +115,10 @@ def test_the_gate_counts_every_item_once(policy: str) -> None:
 
 @pytest.mark.parametrize("policy", ["fcfs", "head_of_line", "eager", "footprint"])
 def test_the_least_recently_released_output_goes_first(policy: str) -> None:
-    """S20: a is released, then b; a is held again and released; room for c is made of b."""
+    """a is released, then b; a is held again and released; room for c is made of b."""
     desk = Desk(policy, limits(encoder_cache_rows=4))
     for id, key in enumerate("abac"):
         desk.submit(request(id, [Sized(1, 2, key)]))
         desk.step()
-    assert [key for _, key in desk.state.cache.released] == ["a", "c"]
+    assert [key for _, key, _ in desk.state.cache.released] == ["a", "c"]
     assert desk.state.cache.num_evictions == 1

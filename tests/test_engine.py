@@ -79,7 +79,7 @@ def test_what_happens_during_an_iteration_waits_for_its_end(policy: str, fast_pa
 
 @every_policy
 def test_decodes_go_on_while_others_prefill(policy: str) -> None:
-    """One token an iteration each, chunked prefills beside them (S63: encoding alone makes an iteration too)."""
+    """One token an iteration each, chunked prefills beside them (encoding alone makes an iteration too)."""
     asked = [request(0, output=8), request(1, [Sized(1, 2)] * 2, text=6, arrival=MS)]
     served = serve(asked, policy, limits(max_num_batched_tokens=8, encoder_max_num_items=1))
     assert times(served, "finish")[0] == 8 * MS
@@ -267,7 +267,7 @@ def test_a_preempted_answer_must_fit_an_iteration_where_prompts_are_not_chunked(
 
 
 def test_the_token_budget_is_raised_to_the_largest_item() -> None:
-    """S8: items are never split. The number of items is never raised (S59)."""
+    """Items are never split. The number of items is never raised."""
     largest = request(0, [Sized(5000, 1)]).items[0]
     given = Limits(encoder_max_num_tokens=4096, encoder_max_num_items=2, max_num_batched_tokens=1024)
     resolved, notes = given.resolve(largest_item=largest, row_bytes=8192, budgeted=True)
@@ -278,7 +278,7 @@ def test_the_token_budget_is_raised_to_the_largest_item() -> None:
 
 
 def test_left_out_budgets_are_those_of_the_language_model() -> None:
-    """S59: not unlimited."""
+    """What is left out is not unlimited."""
     resolved, notes = Limits().resolve(largest_item=None, row_bytes=8192, budgeted=True)
     assert (resolved.encoder_max_num_items, resolved.encoder_max_num_tokens) == (128, 8192)
     assert resolved.encoder_cache_rows == 2**27 // 8192 and not notes
@@ -286,7 +286,7 @@ def test_left_out_budgets_are_those_of_the_language_model() -> None:
 
 @pytest.mark.parametrize("max_bytes, reuse", [(1, True), (0, False)])
 def test_the_cache_is_clamped_to_one_iterations_embeddings(max_bytes: int, reuse: bool) -> None:
-    """S25, for a budget in bytes; one in rows is taken as it is. 0 bytes turn reuse off, not storage (S72)."""
+    """For a budget in bytes; one in rows is taken as it is. 0 bytes turn reuse off, not storage."""
     given = Limits(encoder_cache_max_bytes=max_bytes, max_num_batched_tokens=1000)
     resolved, notes = given.resolve(largest_item=None, row_bytes=32, budgeted=True)
     assert resolved.encoder_cache_rows == 1000 and resolved.encoder_cache_reuse is reuse
@@ -338,7 +338,7 @@ def test_who_gives_up_in_the_front_end_never_reaches_the_engine() -> None:
 
 
 def test_the_notes_say_what_was_changed() -> None:
-    """S8 and S25 in a run's own output."""
+    """The raise and the clamp in a run's own output."""
     r = small(engine={"encoder_max_num_tokens": 128, "encoder_cache_max_bytes": 1, "max_num_batched_tokens": 2048})
     assert r.limits.encoder_max_num_tokens == 1024 and r.limits.encoder_cache_rows == 2048
     assert [note.split()[0] for note in r.notes] == ["encoder_max_num_tokens", "encoder_cache_max_bytes"]
@@ -411,7 +411,7 @@ def test_progressive_release_lets_a_neighbour_encode_earlier(policy: str) -> Non
 
 @pytest.mark.parametrize("policy, encoded", [("eager", True), ("head_of_line", False), ("footprint", False)])
 def test_only_eager_encodes_for_those_without_kv_blocks(policy: str, encoded: bool) -> None:
-    """S11: an active request that capacity rejects makes encoder progress; a waiting one never does."""
+    """An active request that capacity rejects makes encoder progress; a waiting one never does."""
     desk = Desk(policy, limits(num_kv_blocks=4, block_size=4, max_num_seqs=2))
     desk.submit(request(0, text=4, output=10), request(1, [Sized(1, 2)], text=3), request(2, [Sized(1, 2)]))
     step = desk.step()

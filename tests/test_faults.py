@@ -73,7 +73,7 @@ def test_12_break_tokens_between_placeholders_cost_no_rows(policy: str) -> None:
 
 @budgeted
 def test_16_an_item_above_the_encoder_budget_never_blocks_the_queue(policy: str) -> None:
-    """TensorRT-LLM's design, S60: waiting [9] with 8 encoder tokens, then a text: the first fails, the text runs."""
+    """TensorRT-LLM's design: waiting [9] with 8 encoder tokens, then a text: the first fails, the text runs."""
     server = limits(encoder_max_num_tokens=8, admission_gate=True)
     served = serve([request(0, [Sized(9, 1)]), request(1)], policy, server)
     assert served.status == {0: "rejected", 1: "finished"}
@@ -180,7 +180,7 @@ def test_25_a_draft_that_is_not_begun_evicts_nothing(policy: str) -> None:
 
 @every_policy
 def test_29_two_replicas_decide_alike(policy: str) -> None:
-    """TensorRT-LLM, S13: fed the same events, every replica takes the same decisions and keeps the same LRU order."""
+    """TensorRT-LLM: fed the same events, every replica takes the same decisions and keeps the same LRU order."""
     keys = ["a", "b", "c", "a", "d", "b", "e", "a", "c"]
     asked = [
         request(id, [Sized(2, 3, key), Sized(1, 2, None)], text=4, output=5, arrival=id * MS)
@@ -232,7 +232,7 @@ def test_39_an_image_and_a_video_with_the_same_bytes_are_two_entries(policy: str
         policy, request(0, [image]), request(1, [video], arrival=5 * MS), request(2, [image, video], arrival=9 * MS)
     )
     assert served.table["num_encodes"].tolist() == [1, 1, 0]
-    assert {entry.key for entry in served.state.cache} == {("image", "h"), ("video", "h")}
+    assert {entry.key[:2] for entry in served.state.cache} == {("image", "h"), ("video", "h")}
 
 
 # Chunked prefill
@@ -290,7 +290,7 @@ def scenario(tmp_path: Path, policy: str, **changes: Any) -> Run:
 
 @budgeted
 def test_60_what_the_encoder_keeps_was_reserved_before_the_kv_pool(policy: str, tmp_path: Path) -> None:
-    """TensorRT-LLM, S37: encoding ahead without a profiled budget failed 76 times. Peak within the estimate here."""
+    """TensorRT-LLM: encoding ahead without a profiled budget failed 76 times. Peak within the estimate here."""
     changes = {"engine.free_gpu_memory_fraction": 0.98, "engine.max_num_batched_tokens": 16384}
     run = scenario(tmp_path, policy, **changes)
     model, memory = MODELS["qwen3-vl-8b"], run.profile.memory
@@ -370,7 +370,7 @@ def test_68_the_first_emitted_token_counts(tmp_path: Path) -> None:
 @pytest.mark.parametrize("share", [{}, {"pool": {"size": 2}}])
 @budgeted
 def test_69_without_keys_nothing_is_shared(policy: str, share: dict[str, Any], tmp_path: Path) -> None:
-    """Seed A, S34: a shared pool of images contaminates a comparison; without keys there is nothing to hit."""
+    """TensorRT-LLM PR #16051: a shared pool contaminates a comparison; without keys there is nothing to hit."""
     images = {"count": 3, "size": "512x512", "content_keys": not share, **share}
     run = scenario(tmp_path, policy, **{"workload.images": images})
     assert run.summary["encoder_cache_hits"] == 0 and run.summary["num_encodes"] == 3 * 24

@@ -105,7 +105,8 @@ def test_the_fullest_second_counts_first_tokens_and_decodes() -> None:
 
 
 def test_encoder_figures() -> None:
-    batches = iterations([1, 2, 4], encode=[0.5, 0, 0.5], encoder_tokens=[100, 0, 60], encoder_rows_held=[25, 9, 0])
+    times = {"encode": [0.5, 0, 0.5], "compute": [0.5, 1, 1.5]}
+    batches = iterations([1, 2, 4], **times, encoder_tokens=[100, 0, 60], encoder_rows_held=[25, 9, 0])
     table = requests([[0, 2], [0, 4]], num_encodes=[1, 2], num_cache_hits=[1, 0], num_preemptions=[0, 3])
     summary = summarise(table, NO_GAPS, iterations=[batches])
     assert summary["total_encoder_tokens"] == 160 and summary["max_encoder_rows_held"] == 25

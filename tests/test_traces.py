@@ -3,7 +3,6 @@
 import math
 import os
 import time
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -311,15 +310,15 @@ ITEM = MultimodalItem("k", "image", (1, 4, 4), 1, 4, 16, 4, 100)
 @pytest.mark.parametrize(
     "items",
     [
-        (replace(ITEM, offset=7),),
-        (ITEM, replace(ITEM, offset=4)),
-        (replace(ITEM, embeds=5),),
-        (replace(ITEM, embeds=0),),
-        (replace(ITEM, encoder_tokens=15),),
-        (replace(ITEM, grid=(-1, -4, 4)),),
-        (replace(ITEM, pixels=-1),),
-        (replace(ITEM, pixels=10**30),),
-        (replace(ITEM, offset=-1),),
+        (ITEM._replace(offset=7),),
+        (ITEM, ITEM._replace(offset=4)),
+        (ITEM._replace(embeds=5),),
+        (ITEM._replace(embeds=0),),
+        (ITEM._replace(encoder_tokens=15),),
+        (ITEM._replace(grid=(-1, -4, 4)),),
+        (ITEM._replace(pixels=-1),),
+        (ITEM._replace(pixels=10**30),),
+        (ITEM._replace(offset=-1),),
     ],
 )
 def test_items_that_do_not_fit_are_refused(tmp_path, items):

@@ -1,13 +1,11 @@
 """What a client asks for: a request and the images and videos inside its prompt."""
 
-from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 Modality = Literal["image", "video"]
 
 
-@dataclass(frozen=True, slots=True)
-class MultimodalItem:
+class MultimodalItem(NamedTuple):
     """One image or one video: the atom of encoder scheduling, never split.
 
     `embeds` may be smaller than `length`: some processors put break tokens between the placeholders,
@@ -24,8 +22,7 @@ class MultimodalItem:
     pixels: int  # of the original picture (all frames), what the front end decodes and resizes
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
+class Request(NamedTuple):
     """One prompt and how many tokens its answer has. EOS is ignored: the answer always has `output_tokens`."""
 
     id: int
