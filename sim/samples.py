@@ -65,7 +65,7 @@ class WeightedSample:
         values, weights, buckets = self.values, self.weights, self._buckets
         while True:
             bucket = int(np.searchsorted(buckets.cumulative, rank, side="right"))
-            inside = buckets.of(values) == bucket
+            inside = np.flatnonzero(buckets.bucket == bucket)
             values, weights = values[inside], weights[inside]
             rank -= int(buckets.cumulative[bucket - 1]) if bucket else 0
             if buckets.shift == 0:
@@ -98,10 +98,7 @@ class _Buckets:
     """Values by equal intervals, at most 2**14 of them, and how many lie in those up to each."""
 
     def __init__(self, values: Ints, weights: Ints) -> None:
-        self.lowest = int(values.min())
-        self.shift = max(0, (int(values.max()) - self.lowest).bit_length() - 14)
-        self.cumulative = np.cumsum(np.bincount(self.of(values), weights)).astype(np.int64)
-
-    def of(self, values: Ints) -> Ints:
-        bucket: Ints = (values - self.lowest) >> self.shift
-        return bucket
+        lowest = int(values.min())
+        self.shift = max(0, (int(values.max()) - lowest).bit_length() - 14)
+        self.bucket = ((values - lowest) >> self.shift).astype(np.uint16)
+        self.cumulative = np.cumsum(np.bincount(self.bucket, weights)).astype(np.int64)
