@@ -19,31 +19,31 @@ app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
+    rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
-Scenarios = Annotated[list[Path], typer.Argument(metavar="SCENARIO...", help="YAML files.", show_default=False)]
+Scenarios = Annotated[list[Path], typer.Argument(metavar="SCENARIO", hidden=True)]
 Sets = Annotated[
     list[str],
     typer.Option(
         "--set",
-        metavar="PATH=VALUE",
-        help="Change a value first, as in policy.kind=fcfs; values separated by commas are variants, "
-        "and several --set multiply.",
+        metavar="PATH=VALUE,...",
+        help="Change a value first. Several values, separated by commas, are variants to compare; "
+        "several --set multiply.",
         show_default=False,
     ),
 ]
-Out = Annotated[Path | None, typer.Option(metavar="DIR", help="The run's folder.", show_default="runs/NAME")]
-NoPlots = Annotated[bool, typer.Option("--no-plots", help="Write tables only.")]
+Out = Annotated[
+    Path | None, typer.Option(metavar="DIR", help="Folder to write; default: runs/NAME.", show_default=False)
+]
+NoPlots = Annotated[bool, typer.Option("--no-plots", help="Write tables only.", show_default=False)]
 
 
 def _print_version(wanted: bool) -> None:
     if wanted:
         typer.echo(f"tandem {installed_version('tandem-serving')}")
         raise typer.Exit
-
-
-Version = Annotated[bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print it.")]
 
 
 @app.callback()
@@ -57,9 +57,20 @@ def main(
 
 @app.command()
 def run(scenarios: Scenarios, set_: Sets = [], out: Out = None, no_plots: NoPlots = False) -> None:  # noqa: B006
-    """Simulate scenarios, and write and show their latencies side by side.
+    """Simulate scenarios and show their latencies side by side.
 
-    Exit codes: 0; 2 wrong input; 3 a run stalled or ran out of memory; 130 interrupted.
+    SCENARIO is a YAML file; of several, each is a variant. Tables, a summary and plots go into a folder. For example:
+
+    \b
+      tandem run scenarios/bursty_images.yaml
+      tandem run scenarios/bursty_images.yaml --set policy.kind=fcfs,footprint --set engine.num_kv_blocks=2000,4000
+
+    \b
+    Exit codes:
+      0    every run went to its end, even if requests were rejected or failed out of memory
+      2    wrong input
+      3    a run stalled, or ended out of memory (simulation.out_of_memory: end_run)
+      130  interrupted
     """
     with _failures():
         from sim.command import RunCommand
@@ -70,16 +81,16 @@ def run(scenarios: Scenarios, set_: Sets = [], out: Out = None, no_plots: NoPlot
 
 @app.command()
 def policies() -> None:
-    """List the scheduling policies and where their rules come from."""
+    """List the scheduling policies, with sources."""
     from policies import POLICIES
-    from sim.tables import new_console, policy_table
+    from sim.tables import new_console, policy_list
 
-    new_console().print(policy_table(POLICIES))
+    typer.echo(policy_list(POLICIES, new_console().width))
 
 
 @app.command()
 def schema() -> None:
-    """Print the JSON schema of scenarios, for editors that complete and check them."""
+    """Print the JSON schema of scenarios, for editors."""
     import json
 
     from sim import Scenario

@@ -10,7 +10,10 @@ from policies.sentences import encode_first_come, prefill_in_order
 
 
 class Eager(Policy):
-    """Items are selected before the LLM's capacity has its say; only prefill waits for KV blocks."""
+    """As head_of_line, but requests that the KV cache has no room for yet are encoded all the same.
+
+    What they hold is missing to those that could start, so first tokens may come later.
+    """
 
     kind: Literal["eager"] = "eager"
     source: ClassVar[str] = "TensorRT-LLM PR #16051, enable_eager_encoder_scheduling"

@@ -10,7 +10,10 @@ from policies.sentences import encode_first_come, prefill_in_order
 
 
 class Fcfs(Policy):
-    """Atomic items in order, later ones filling the gaps; it stalls when partly encoded requests fill the cache."""
+    """Encodes items in order of arrival within the encoder's budgets; later ones fill the gaps that earlier ones leave.
+
+    It stalls when partly encoded requests fill the encoder cache.
+    """
 
     kind: Literal["fcfs"] = "fcfs"
     source: ClassVar[str] = "TensorRT-LLM PR #16051, item scheduling without the reservation"

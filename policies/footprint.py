@@ -10,9 +10,10 @@ from policies.sentences import encode_in_prompt_order, prefill_in_order
 
 
 class Footprint(Policy):
-    """Whoever holds rows holds all that it needs, so nobody waits for rows while holding some: it never stalls.
+    """Starts to encode a request only when the cache has rows for all its items, and takes them all at once.
 
-    The first request that cannot be charged keeps the rows it needs from those behind it, so that none starves.
+    Nobody waits for rows while holding some, so it never stalls; rows taken early may lie idle. The first request that
+    cannot be charged keeps the rows it needs from those behind it, so that none starves.
     """
 
     kind: Literal["footprint"] = "footprint"

@@ -10,7 +10,10 @@ from policies.sentences import encode_first_come, prefill_in_order
 
 
 class HeadOfLine(Policy):
-    """The reservation covers only the first incomplete request, so a younger one can still block the next head."""
+    """As fcfs, and the first request that is not fully encoded reserves the cache rows that it still needs.
+
+    It can stall: a younger request may already hold the rows that the next head needs.
+    """
 
     kind: Literal["head_of_line"] = "head_of_line"
     source: ClassVar[str] = "TensorRT-LLM PR #16051"

@@ -4,6 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from policies.units import in_bytes
 from workloads.request import MultimodalItem
 
 Count = Annotated[int, Field(ge=1, le=2**40)]
@@ -80,7 +81,7 @@ class Limits(BaseModel):
         if rows >= least:
             return rows, []
         note = (
-            f"encoder_cache_max_bytes clamped from {self.encoder_cache_max_bytes} to {least * row_bytes}: "
-            f"one iteration's {least} embeddings"
+            f"encoder_cache_max_bytes raised from {in_bytes(self.encoder_cache_max_bytes)} to "
+            f"{in_bytes(least * row_bytes)} ({least} rows): one iteration's embeddings"
         )
         return least, [note]

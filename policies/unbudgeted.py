@@ -10,7 +10,10 @@ from policies.sentences import encode_first_come, prefill_in_order
 
 
 class Unbudgeted(Policy):
-    """Every pending item of every request that the LLM's capacity admits is encoded at once, without any budget."""
+    """Encodes all pending items of all requests that the KV cache has room for at once, without any budget.
+
+    Decodes wait while a large batch is encoded, and too large a batch runs out of memory.
+    """
 
     kind: Literal["unbudgeted"] = "unbudgeted"
     source: ClassVar[str] = "TensorRT-LLM before PR #16051"

@@ -84,9 +84,11 @@ class RunCommand:
         self._say_once([(label, run.load) for label, run in self._labelled if run.load])
         print_table(self.console, self._labelled)
         self._say_once([(label, line) for label, run in self._labelled for line in turned_away(run)])
-        for title, table in published_tables(self.done):
+        for title, table, below in published_tables(self.done):
             say(self.console, title)
             self.console.print(table)
+            for line in below:
+                say(self.console, line)
         self._say_once([(label, line) for label, run in self._labelled for line in waiting(run)])
         self._say_where(plots)
 

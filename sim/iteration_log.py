@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from policies.plan import IterationPlan
 from policies.serving import ServingState
 from sim.backend import Outcome
-from sim.ledger import Ledger
+from sim.ledger import Ledger, Reader
 
 Ints = NDArray[np.int64]
 Columns = dict[str, NDArray[Any]]
@@ -42,6 +42,8 @@ class IterationLog:
         self.keep = keep
         self.decode_steps = 0  # steps of the decode cohort so far
         self.num_iterations = 0
+        self._num_entries = 0
+        self._steps: tuple[Ints, NDArray[np.int32]] | None = None  # once they were asked for
         self._pieces: list[_Piece] = []
         self._pieces_of = -1  # the number of iterations that they unroll
         self._entries = Ledger()  # FIELDS of each entry, flat
@@ -56,6 +58,7 @@ class IterationLog:
             count, total = len(run), run[0]
             self._runs.extend(run)
         self.num_iterations += count
+        self._num_entries += 1
         num_decodes = plan.num_decodes
         if num_decodes:
             self.decode_steps += count
@@ -85,6 +88,13 @@ class IterationLog:
 
     def decode_log(self) -> tuple[Ints, NDArray[np.int32]]:
         """(end in ns, number of decodes) of every step of the cohort."""
+        if self._steps is None or len(self._steps[0]) != self.decode_steps:
+            self._steps = self._read_steps()
+            if not self.keep:  # nothing else is ever asked for, and long runs are why no table is kept
+                self._entries, self._runs, self._num_entries = Ledger(), Ledger(), 0
+        return self._steps
+
+    def _read_steps(self) -> tuple[Ints, NDArray[np.int32]]:
         ends, counts = np.empty(self.decode_steps, np.int64), np.empty(self.decode_steps, np.int32)
         done = 0
         for piece in self._unrolled():
@@ -112,21 +122,21 @@ class IterationLog:
         return self._pieces if self.keep else self._unroll()
 
     def _unroll(self) -> Iterator["_Piece"]:
-        table = self._entries.array().reshape(-1, len(FIELDS) if self.keep else SHORT)
-        runs = self._runs.array()
-        iteration = step = in_runs = 0
-        for first in range(0, len(table), PIECE):
-            piece = _Piece(table[first : first + PIECE].T, iteration, step, runs[in_runs:])
+        width = len(FIELDS) if self.keep else SHORT
+        entries, runs = self._entries.reader(), self._runs.reader()
+        iteration = step = 0
+        for first in range(0, self._num_entries, PIECE):
+            size = min(PIECE, self._num_entries - first)
+            piece = _Piece(entries.take(size * width).reshape(size, width).T, iteration, step, runs)
             iteration += len(piece.ends)
             step += piece.num_steps
-            in_runs += piece.num_in_runs
             yield piece
 
 
 class _Piece:
     """Some entries, unrolled: `entry` is the one that each iteration belongs to."""
 
-    def __init__(self, table: Ints, iteration: int, step: int, runs: Ints) -> None:
+    def __init__(self, table: Ints, iteration: int, step: int, runs: Reader) -> None:
         counts, starts, totals, decodes = table[:SHORT]
         self.table = table
         self.iteration, self.step = iteration, step  # of the first one: its number, decode steps before it
@@ -134,9 +144,8 @@ class _Piece:
         self.entry = np.zeros(int(counts.sum()), dtype=np.int64)
         self.entry[self.firsts[1:]] = 1
         np.cumsum(self.entry, out=self.entry)
-        self.num_in_runs = int(counts[counts > 1].sum())
         self.totals = totals[self.entry]
-        self.totals[(counts > 1)[self.entry]] = runs[: self.num_in_runs]
+        self.totals[(counts > 1)[self.entry]] = runs.take(int(counts[counts > 1].sum()))
         self.ends = np.cumsum(self.totals)
         self.ends += (starts - (self.ends[self.firsts] - self.totals[self.firsts]))[self.entry]
         self.decodes = decodes[self.entry]

@@ -8,33 +8,36 @@ from sim.samples import WeightedSample
 Ints = NDArray[np.int64]
 
 
-def pooled_itl(segments: Ints, step_ends: Ints) -> WeightedSample:
+def pooled_itl(segments: Ints, step_ends: Ints, *, with_ends: bool = True) -> WeightedSample:
     """Every gap between two successive tokens of one request, in nanoseconds.
 
     `segments` has rows of (time of the token that a prefill gave, the next decode step, number of steps, whether it
     continues the row before after a preemption); `step_ends` the end of every decode step. Two requests that decode
-    in the same two steps share one gap, so gaps between steps are counted, not listed.
+    in the same two steps share one gap, so gaps between steps are counted, not listed. `with_ends`, the sample can
+    be cut at a time.
     """
     time, step, count, continues = segments.T
-    decoding = count > 0
+    decoding, resumed = count > 0, np.flatnonzero(continues)
+    shared = max(0, len(step_ends) - 1)
     first = step[decoding]
-    gaps = [np.diff(step_ends), step_ends[first] - time[decoding]]
-    weights = [_both_steps(first, count[decoding], len(step_ends)), np.ones(len(first), np.int64)]
-    ends = [step_ends[1:], step_ends[first]]
-    resumed = np.flatnonzero(continues)
-    if len(resumed):
-        before = resumed - 1
-        of_steps = np.append(step_ends, 0)[step[before] + count[before] - 1]  # any, where there was no step
-        last = np.where(count[before] > 0, of_steps, time[before])
-        gaps.append(time[resumed] - last)
-        weights.append(np.ones(len(resumed), np.int64))
-        ends.append(time[resumed])
-    return WeightedSample(np.concatenate(gaps), np.concatenate(weights), np.concatenate(ends))
+    starts = np.concatenate([time[decoding], _last_tokens(time, step, count, step_ends, resumed - 1)])
+    ends = np.concatenate([step_ends[first], time[resumed]])
+    values, weights = np.empty(shared + len(ends), np.int64), np.ones(shared + len(ends), np.int32)
+    np.subtract(step_ends[1:], step_ends[:-1], out=values[:shared])
+    np.subtract(ends, starts, out=values[shared:])
+    weights[:shared] = _both_steps(first, count[decoding], len(step_ends))
+    return WeightedSample(values, weights, np.concatenate([step_ends[1:], ends]) if with_ends else None)
 
 
-def _both_steps(first: Ints, count: Ints, num_steps: int) -> Ints:
+def _last_tokens(time: Ints, step: Ints, count: Ints, step_ends: Ints, rows: Ints) -> Ints:
+    """When the last token of each of these segments came."""
+    of_steps = np.append(step_ends, 0)[step[rows] + count[rows] - 1] if len(rows) else rows  # any, if there is no step
+    return np.where(count[rows] > 0, of_steps, time[rows])
+
+
+def _both_steps(first: Ints, count: Ints, num_steps: int) -> NDArray[np.int32]:
     """For each pair of successive steps, how many requests decoded in both."""
-    change = np.bincount(first + 1, minlength=num_steps + 1)[: num_steps + 1]
-    change = change - np.bincount(first + count, minlength=num_steps + 1)[: num_steps + 1]
-    together: Ints = np.cumsum(change)[1:num_steps]
-    return together
+    change = np.zeros(num_steps + 1, np.int32)
+    np.add.at(change, first + 1, 1)
+    np.subtract.at(change, first + count, 1)
+    return np.cumsum(change, dtype=np.int32)[1:num_steps]

@@ -1,32 +1,62 @@
-"""A long list of integers, eight bytes each: appended to in Python, read as one numpy array."""
+"""A long list of integers, appended to in Python and read as numpy arrays; small ones take four bytes each."""
 
 from array import array
+from collections.abc import Iterator
 
 import numpy as np
 from numpy.typing import NDArray
 
+Ints = NDArray[np.int64]
 FULL = 65536  # integers of a page: growing one large array over and over would copy it over and over
+SMALL = 2**32
 
 
 class Ledger:
-    """Pages of 64-bit integers."""
+    """Pages of integers: eight bytes each on the page in hand, four on a full one where they all fit."""
 
     __slots__ = ("_page", "_pages")
 
     def __init__(self) -> None:
-        self._pages: list[array[int]] = []
+        self._pages: list[NDArray[np.uint32] | Ints] = []
         self._page = array("q")
 
     def extend(self, numbers: list[int]) -> None:
         page = self._page
         if len(page) >= FULL:
-            self._pages.append(page)
+            self._pages.append(_packed(np.frombuffer(page, np.int64)))
             page = self._page = array("q")
         page.fromlist(numbers)
 
-    def array(self) -> NDArray[np.int64]:
+    def array(self) -> Ints:
         """All of it, as a copy."""
-        return np.concatenate([np.frombuffer(page, np.int64) for page in (*self._pages, self._page) if page] or [_NONE])
+        return np.concatenate(self._read(), dtype=np.int64)
+
+    def reader(self) -> "Reader":
+        """For reading it once from the beginning."""
+        return Reader(iter(self._read()))
+
+    def _read(self) -> "list[NDArray[np.uint32] | Ints]":
+        return [*self._pages, np.array(self._page, np.int64)]
 
 
-_NONE = np.zeros(0, np.int64)
+class Reader:
+    """Takes numbers in order, without all of them ever being in one array."""
+
+    def __init__(self, pages: "Iterator[NDArray[np.uint32] | Ints]") -> None:
+        self._pages = pages
+        self._rest: NDArray[np.uint32] | Ints = np.zeros(0, np.int64)
+
+    def take(self, count: int) -> Ints:
+        """The next `count` of them; so many there must be."""
+        parts, size = [self._rest], len(self._rest)
+        while size < count:
+            parts.append(next(self._pages))
+            size += len(parts[-1])
+        taken: Ints = np.concatenate(parts, dtype=np.int64)
+        self._rest = parts[-1][len(parts[-1]) - (size - count) :]
+        return taken[:count]
+
+
+def _packed(page: Ints) -> NDArray[np.uint32] | Ints:
+    fits = page.size and page.min() >= 0 and page.max() < SMALL
+    return page.astype(np.uint32) if fits else page

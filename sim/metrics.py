@@ -32,14 +32,15 @@ def summarise(
     warmup_requests: int = 0,
     warmup: float = 0.0,
     duration_window: Window | None = None,
-    decode_ends: NDArray[np.float64] | None = None,
+    decode_steps: tuple[NDArray[np.int64], NDArray[Any]] | None = None,
 ) -> dict[str, int | float | None]:
     """Figures of the requests after the warm-up: per second, or in milliseconds where so named; None if undefined.
 
     The warm-up is the first `warmup_requests` to arrive and all that arrive in the first `warmup` seconds. Rates are
     taken over `duration_window` (start and end in seconds), by default from the warm-up's end to the last answer.
-    `iterations` are pieces of that table, `decode_ends` rows of (seconds, tokens decoded). Latencies, tokens and rates
-    are those of finished requests; `failed`, `rejected`, `cancelled`, `stalled` and `unfinished` count one status each.
+    `iterations` are pieces of that table; `decode_steps` tell when (ns) how many tokens were decoded. Latencies,
+    tokens and rates are those of finished requests; `failed`, `rejected`, `cancelled`, `stalled` and `unfinished`
+    count one status each.
     """
     measured, window = _after_warmup(requests, warmup_requests, warmup)
     start, end = duration_window or window
@@ -48,7 +49,8 @@ def summarise(
         iterations = None if iterations is None else [_ending_after(start, piece) for piece in iterations]
     done = measured[measured["status"] == "finished"]
     figures = _counts(measured, done) | _rates(measured, done, end - start, slo)
-    figures["max_output_tokens_per_s"] = math.nan if decode_ends is None else peak_tokens(done, decode_ends, start, end)
+    peak = math.nan if decode_steps is None else peak_tokens(done, *decode_steps, start, end)
+    figures["max_output_tokens_per_s"] = peak
     figures["max_concurrent_requests"] = peak_concurrency(measured)
     figures |= _latencies(done, itl) | _encoder(measured)
     if iterations is not None:

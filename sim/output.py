@@ -22,6 +22,7 @@ from pydantic import BaseModel
 from sim.iteration_log import COLUMNS, TIMES, Columns
 from sim.result import Run
 from workloads.errors import InputError
+from workloads.sizes import ChoiceSize, FixedSize
 
 PACKAGES = ("tandem-serving", "numpy", "simpy", "pandas", "pyarrow")
 PLOTS = re.compile(r"(latency_cdfs|ttft_breakdown|(iteration_timeline|occupancy|stalls|request_gantt)(-.*)?)\.png")
@@ -75,7 +76,7 @@ def about(run: Run, label: str) -> dict[str, Any]:
 
 def scenario_text(scenario: BaseModel) -> str:
     """YAML that loads as the same scenario from wherever it lies."""
-    content = _plain(scenario.model_dump(exclude_none=True))
+    content = _plain(scenario)
     comment = (
         f"# Scenario {content['name']} as it ran, every default and budget filled in; it runs again to the same tables."
     )
@@ -91,11 +92,28 @@ class _Dumper(yaml.SafeDumper):
 
 
 def _plain(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _plain(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
-    return str(value.resolve()) if isinstance(value, Path) else value
+    """As one would write it: `kind` before what depends on it, sizes as `640x480`, nothing that is left out."""
+    match value:
+        case FixedSize():
+            return {"kind": value.kind, "value": _size(value.value)}
+        case ChoiceSize():
+            weights = {} if value.weights is None else {"weights": list(value.weights)}
+            return {"kind": value.kind, "values": [_size(size) for size in value.values], **weights}
+        case BaseModel():
+            names = sorted(type(value).model_fields, key=lambda name: name != "kind")
+            content = {name: getattr(value, name) for name in names}
+            return {name: _plain(field) for name, field in content.items() if field is not None}
+        case dict():
+            return {key: _plain(item) for key, item in value.items()}
+        case list() | tuple():
+            return [_plain(item) for item in value]
+        case Path():
+            return str(value.resolve())
+    return value
+
+
+def _size(size: tuple[int, int]) -> str:
+    return f"{size[0]}x{size[1]}"
 
 
 def _json(content: dict[str, Any]) -> str:

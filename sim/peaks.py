@@ -1,28 +1,38 @@
 """The fullest second and the fullest instant of a run."""
 
 import math
+from typing import Any
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+SECOND = 1_000_000_000
+CHUNK = 2**20  # decode steps looked at together
 
 
-def peak_tokens(done: pd.DataFrame, decode_ends: Floats, start: float, end: float) -> float:
+def peak_tokens(done: pd.DataFrame, step_ends: Ints, step_tokens: NDArray[Any], start: float, end: float) -> float:
     """Output tokens in the fullest second, in whole seconds from the start of the window, as vLLM counts them.
 
-    `decode_ends` has rows of (seconds, tokens decoded); first tokens come from prefills, so from the requests.
+    `step_ends` (ns) and `step_tokens` tell when how many tokens were decoded; first tokens come from prefills, so from
+    the requests. `start` and `end` are in seconds.
     """
-    times = np.concatenate([decode_ends[:, 0], done["first_token"].to_numpy(float)])
-    tokens = np.concatenate([decode_ends[:, 1], np.ones(len(done))])
-    tokens[(times < start) | (times > end)] = 0
-    if not tokens.any():
-        return math.nan
-    seconds = np.clip(times - start, 0, end - start).astype(np.int64)
-    if end - start > 10 * len(seconds):  # mostly idle: a count for every second would be long
-        seconds = np.unique(seconds, return_inverse=True)[1]
-    return int(np.bincount(seconds, tokens).max())
+    window = round(start * 1e9), round(end * 1e9)
+    first = np.sort(np.rint(done["first_token"].to_numpy(float) * 1e9).astype(np.int64))
+    pieces = [_per_second(first, np.ones(len(first), np.int64), window)]
+    for at in range(0, len(step_ends), CHUNK):
+        pieces.append(_per_second(step_ends[at : at + CHUNK], step_tokens[at : at + CHUNK], window))
+    seconds, place = np.unique(np.concatenate([piece[0] for piece in pieces]), return_inverse=True)
+    return int(np.bincount(place, np.concatenate([piece[1] for piece in pieces])).max()) if len(seconds) else math.nan
+
+
+def _per_second(times: Ints, tokens: NDArray[Any], window: tuple[int, int]) -> tuple[Ints, NDArray[Any]]:
+    """(seconds in which there were any, how many in each) of ascending times."""
+    inside = slice(*np.searchsorted(times, [window[0], window[1] + 1]))
+    seconds = (times[inside] - window[0]) // SECOND
+    firsts = np.flatnonzero(np.diff(seconds, prepend=-1))
+    return seconds[firsts], np.add.reduceat(tokens[inside], firsts) if len(firsts) else tokens[:0]
 
 
 def peak_concurrency(requests: pd.DataFrame) -> int:

@@ -1,24 +1,28 @@
 """Plots that set variants against each other: how latencies are distributed, and what the first token waited for."""
 
+from collections.abc import Callable
+
 import numpy as np
+from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 from numpy.typing import NDArray
 
 from sim.plot_style import (
     DASHED,
-    DASHES,
     FAINT,
     INK,
     LEGEND,
     STAGES,
-    VARIANTS,
     PlottedRun,
     Runs,
     figure,
     label,
-    legend_above,
-    log_x,
+    legend_below_headline,
+    line_style,
+    log,
+    named,
     number,
     say,
     thousands,
@@ -26,6 +30,7 @@ from sim.plot_style import (
 from sim.samples import WeightedSample
 
 Floats = NDArray[np.float64]
+Sampled = list[tuple[int, WeightedSample]]  # those that are not empty, with their variant's number
 
 LATENCIES = {
     "ttft": "Time to first token (TTFT)",
@@ -33,40 +38,49 @@ LATENCIES = {
     "tpot": "Time per output token (TPOT)",
     "e2el": "End to end (E2E)",
 }
-PANEL = 2.3  # height in inches
+PANEL, GAP = 1.75, 0.85  # inches: height of a panel, and between two
 LOG_RATIO = 20.0  # from this spread on, a logarithmic axis
-MAX_POINTS = 1500  # of a curve; more cannot be told apart
+MAX_LISTED = 7  # percentiles beside the curves; more would cover them
+TAIL = 0.2  # the tail is the slowest fifth
+RAREST = 1e-4  # shares below are not drawn
+# shares at which a long curve is drawn: evenly, so that steep parts keep their shape, and closer towards the tail
+DRAWN = np.concatenate([np.linspace(0, 1 - TAIL, 600), 1 - np.geomspace(TAIL, RAREST / 10, 600), [1.0]])
 
 
 def latency_cdfs(runs: Runs) -> Figure:
-    """Four panels (TTFT, ITL, TPOT, end to end), one line a variant, the SLOs as vertical lines."""
-    finished = sum(int((run.requests["status"] == "finished").sum()) for _, run in runs)
-    subtitle = f"Share of requests (of gaps, for ITL) at or below a latency; finished requests: {finished:,}"
-    legend = 0.19 * (len(runs) + 1)  # inches below a panel
-    gap = 0.95 + legend
-    height = 1.05 + 2 * PANEL + gap + 0.5 + legend
-    foot, hspace = 0.5 + legend, gap / PANEL
-    fig, axes = figure("Latency distributions", subtitle, 2, 2, height, foot=foot, hspace=hspace, wspace=0.16)
-    for ax, name in zip(axes, LATENCIES, strict=True):
-        _cdf_panel(ax, name, runs)
+    """A row each for TTFT, ITL, TPOT and end to end: the distribution, and its tail; one line a variant."""
+    subtitle = "Left: share of requests (of gaps, for ITL) at or below a latency. Right: share above it, of the slowest"
+    legend_lines = -(-(len(runs) + 1) // 4)
+    top = 1.05 + 0.2 * legend_lines
+    height = top + 4 * PANEL + 3 * GAP + 0.55
+    title, hspace = named("Latency distributions", runs), GAP / PANEL
+    fig, axes = figure(title, subtitle, 4, 2, height, top=1 - top / height, hspace=hspace, wspace=0.16)
+    for left, right, name in zip(axes[::2], axes[1::2], LATENCIES, strict=True):
+        _row(left, right, name, runs)
+    lines: list[Artist] = [Line2D([], [], **line_style(index)) for index in range(len(runs))]
+    words = [f"{variant} ({int((run.requests['status'] == 'finished').sum()):,} finished)" for variant, run in runs]
+    legend_below_headline(fig, [*lines, Line2D([], [], **DASHED)], [*words, "SLO"], 4)
     return fig
 
 
-def _cdf_panel(ax: Axes, name: str, runs: Runs) -> None:
-    samples = [(variant, latencies(run, name)) for variant, run in runs]
-    bounds = sorted({bound * 1e3 for _, run in runs if (bound := getattr(run.slo, name)) is not None})
-    label(ax, title=LATENCIES[name], x="ms", y="share")
-    ax.set_ylim(0, 1.02)
-    if not any(sample.size for _, sample in samples):
-        say(ax, "nothing to show")
+def _row(left: Axes, right: Axes, name: str, runs: Runs) -> None:
+    samples = [(index, latencies(run, name)) for index, (_, run) in enumerate(runs)]
+    sampled = [(index, sample) for index, sample in samples if sample.size]
+    label(left, title=LATENCIES[name], x="ms", y="share at or below")
+    label(right, title=f"{LATENCIES[name]}: the tail", x="ms", y="share above")
+    left.set_ylim(0, 1.02)
+    log(right, "y")
+    rarest = max(min((1 / sample.size for _, sample in sampled), default=0.01), RAREST)
+    right.set_ylim(min(rarest, TAIL / 4) * 0.9, TAIL)
+    if not sampled:
+        say(left, "nothing to show")
+        say(right, "nothing to show")
         return
-    for index, (variant, sample) in enumerate(samples):
-        if sample.size:
-            _curve(ax, variant, sample, VARIANTS[index % len(VARIANTS)], DASHES[index // len(VARIANTS) % len(DASHES)])
-    _scale(ax, samples, bounds)
-    for bound in bounds:
-        ax.axvline(bound, **DASHED, label=f"SLO {number(bound)} ms")
-    ax.legend(loc="upper left", bbox_to_anchor=(-0.02, -0.40 / PANEL), borderaxespad=0, **LEGEND)
+    _curves(left, sampled, lambda shares: shares, 50, "lower right")
+    _curves(right, sampled, lambda shares: np.maximum(1 - shares, RAREST / 100), 99, "upper right")
+    _scale(left, sampled, 1, 100)
+    _scale(right, sampled, 100 * (1 - TAIL), 100 if rarest > RAREST else 100 * (1 - RAREST))
+    _bounds(left, right, sorted({bound * 1e3 for _, run in runs if (bound := getattr(run.slo, name)) is not None}))
 
 
 def latencies(run: PlottedRun, name: str) -> WeightedSample:
@@ -78,33 +92,53 @@ def latencies(run: PlottedRun, name: str) -> WeightedSample:
     return WeightedSample(values, np.ones_like(values))
 
 
-def _curve(ax: Axes, variant: str, sample: WeightedSample, color: str, dash: str) -> None:
-    values, shares = sample.cdf()
-    if len(values) > MAX_POINTS:  # evenly over the shares, so that steep parts keep their shape
-        kept = np.unique(np.searchsorted(shares, np.linspace(0, 1, MAX_POINTS)).clip(0, len(values) - 1))
-        values, shares = values[kept], shares[kept]
-    p50, p99 = (number(sample.percentile(q) / 1e6) for q in (50, 99))
-    words = f"{variant}   p50 {p50}, p99 {p99} ms"
-    x, y = np.append(values[0], values) * 1e3, np.append(0.0, shares)
-    ax.plot(x, y, color=color, linestyle=dash, linewidth=1.6, drawstyle="steps-post", label=words)
+def _curves(ax: Axes, sampled: Sampled, height: Callable[[Floats], Floats], q: int, corner: str) -> None:
+    """With a percentile of each in a corner that the curves leave free."""
+    for index, sample in sampled:
+        values, shares = sample.cdf()
+        if len(values) > len(DRAWN):
+            kept = np.unique(np.searchsorted(shares, DRAWN).clip(0, len(values) - 1))
+            values, shares = values[kept], shares[kept]
+        x, y = np.append(values[0], values) * 1e3, height(np.append(0.0, shares))
+        words = number(sample.percentile(q) / 1e6)
+        ax.plot(x, y, drawstyle="steps-post", label=words, **line_style(index))
+    if len(sampled) <= MAX_LISTED:
+        place = {"loc": corner, "title": f"p{q} (ms)", "title_fontsize": 8, "handlelength": 2.4, "labelspacing": 0.25}
+        ax.legend(**LEGEND | place | {"frameon": True, "framealpha": 1.0, "edgecolor": "white", "borderpad": 0.2})
 
 
-def _scale(ax: Axes, samples: list[tuple[str, WeightedSample]], bounds: list[float]) -> None:
-    low = min(sample.percentile(1) / 1e6 for _, sample in samples if sample.size)
-    high = max([sample.percentile(100) / 1e6 for _, sample in samples if sample.size] + bounds)
+def _scale(ax: Axes, sampled: Sampled, lowest: float, highest: float) -> None:
+    """From one percentile to another of all variants together."""
+    low = min(sample.percentile(lowest) / 1e6 for _, sample in sampled)
+    high = max(sample.percentile(highest) / 1e6 for _, sample in sampled)
     if low > 0 and high / low > LOG_RATIO:
-        log_x(ax)
+        log(ax, "x")
         ax.set_xlim(low / 1.3, high * 1.3)
     else:
         thousands(ax, "x")
-        ax.set_xlim(0, (high or 1.0) * 1.06)
+        start = 0 if low < high / 3 else low - 0.04 * (high - low)
+        ax.set_xlim(start, high + 0.04 * (high - start) if high > start else start + 1.0)
+
+
+def _bounds(left: Axes, right: Axes, bounds: list[float]) -> None:
+    """A line where it lies among the data; else its number and an arrow."""
+    words = []
+    for bound in bounds:
+        low, high = left.get_xlim()
+        before, after = "← " if bound < low else "", " →" if bound > high else ""
+        words.append(f"{before}SLO {number(bound)} ms{after}")
+        for ax in (left, right):
+            if ax.get_xlim()[0] <= bound <= ax.get_xlim()[1]:
+                ax.axvline(bound, **DASHED)
+    left.set_title(", ".join(words), loc="right", size=8, color=INK, pad=6)
 
 
 def ttft_breakdown(runs: Runs) -> Figure:
     """One stacked bar a variant: the mean of each part of the TTFT. The parts add up to the mean TTFT."""
     subtitle = "Mean parts of the time to first token, over the requests that got one"
-    height = 1.75 + 0.42 * max(len(runs), 1)
-    fig, (ax,) = figure("Where the time to first token goes", subtitle, 1, 1, height, left=0.16)
+    height = 1.85 + 0.42 * max(len(runs), 1)
+    title = named("Where the time to first token goes", runs)
+    fig, (ax,) = figure(title, subtitle, 1, 1, height, left=0.16, top=1 - 1.2 / height)
     label(ax, x="ms")
     for row, (_, run) in enumerate(runs):
         _stacked_bar(ax, row, run)
@@ -115,7 +149,7 @@ def ttft_breakdown(runs: Runs) -> Figure:
     thousands(ax, "x")
     for name, color in STAGES.values():
         ax.barh([0], [0], color=color, label=name)
-    legend_above(ax)
+    legend_below_headline(fig, *ax.get_legend_handles_labels(), columns=4)
     return fig
 
 

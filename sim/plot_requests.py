@@ -1,13 +1,29 @@
 """A Gantt chart of a small run: what each request was doing, from its arrival to its last token."""
 
+from typing import Any
+
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from numpy.typing import NDArray
 
-from sim.plot_style import BLACK, DECODE, FAINT, INK, STAGES, PlottedRun, figure, label, legend_above, say, thousands
+from sim.plot_style import (
+    BLACK,
+    DECODE,
+    INK,
+    STAGES,
+    PlottedRun,
+    figure,
+    label,
+    legend_below_headline,
+    of_variant,
+    say,
+    thousands,
+)
 
 MAX_REQUESTS = 60  # more rows cannot be read
+WAITS = ("reservation_wait", "encoder_budget_wait", "other")
 MOMENTS = ["arrival", "prepared", "admitted", "first_token", "finish"]
 
 
@@ -15,8 +31,12 @@ def request_gantt(name: str, run: PlottedRun) -> Figure:
     """A row per request, in the order of their ids; of a larger run the first 60."""
     requests = run.requests.head(MAX_REQUESTS)
     shown = "" if len(requests) == len(run.requests) else f"The first {len(requests)} of {len(run.requests):,}. "
-    subtitle = shown + "Parts of the TTFT are drawn one after the other, in their full length; they may interleave"
-    fig, (ax,) = figure(f"What each request did: {name}", subtitle, 1, 1, 2.0 + 0.13 * max(len(requests), 6))
+    subtitle = (
+        shown + "Parts of the TTFT stand one after the other, but may interleave; without a first token, waits last"
+    )
+    title = of_variant("What each request did", name, run)
+    height = 2.1 + 0.15 * max(len(requests), 6)
+    fig, (ax,) = figure(title, subtitle, 1, 1, height, top=1 - 1.15 / height)
     label(ax, x="time (s)", y="request")
     if requests.empty:
         say(ax, "no requests")
@@ -28,7 +48,7 @@ def request_gantt(name: str, run: PlottedRun) -> Figure:
     ax.grid(False, axis="y")
     ax.set_xlim(_span(requests))
     thousands(ax, "x")
-    legend_above(ax)
+    legend_below_headline(fig, *ax.get_legend_handles_labels(), columns=5)
     return fig
 
 
@@ -36,32 +56,40 @@ def _bars(ax: Axes, requests: pd.DataFrame, width: float) -> None:
     rows = np.arange(len(requests))
     left = requests["arrival"].to_numpy(float)
     ax.hlines(rows, left, _left(requests), colors="#DDDDDD", linewidth=1.0)
+    starts = _starts(requests)
     for part, (name, color) in STAGES.items():
-        right = left + requests[part].fillna(0.0).to_numpy(float)
-        ax.hlines(rows, left, right, colors=color, linewidth=width, label=name)
-        left = right
+        taken = requests[part].fillna(0.0).to_numpy(float)
+        ax.hlines(rows, starts[part], starts[part] + taken, colors=color, linewidth=width, label=name)
     first, finish = (requests[column].to_numpy(float) for column in ("first_token", "finish"))
     name, color = DECODE
     ax.hlines(rows, first, finish, colors=color, linewidth=width, label=name)
     ax.plot(first, rows, linestyle="none", marker="|", markersize=width, color=BLACK, label="first token")
 
 
+def _starts(requests: pd.DataFrame) -> dict[str, NDArray[np.float64]]:
+    """Where each part begins; who got no first token is waiting still, so its waits come after what it had done."""
+    usual = list(STAGES)
+    stuck = [part for part in usual if part not in WAITS] + [part for part in usual if part in WAITS]
+    answered = requests["first_token"].notna().to_numpy()
+    orders = [requests[order].fillna(0.0).cumsum(axis=1).shift(axis=1, fill_value=0.0) for order in (usual, stuck)]
+    arrival = requests["arrival"].to_numpy(float)
+    return {part: arrival + np.where(answered, *(order[part].to_numpy(float) for order in orders)) for part in usual}
+
+
 def _span(requests: pd.DataFrame) -> tuple[float, float]:
+    """With room for words behind a request that did not end well."""
     first, last = float(requests["arrival"].min()), float(requests[MOMENTS].max().max())
     margin = max(last - first, 1e-6) * 0.01
-    return first - margin, last + margin
+    return first - margin, last + margin * (1 if (requests["status"] == "finished").all() else 10)
 
 
 def _ends(ax: Axes, requests: pd.DataFrame) -> None:
     """How it ended, where not well."""
-    middle = sum(_span(requests)) / 2
+    words: dict[str, Any] = {"textcoords": "offset points", "size": 8, "weight": "bold", "color": INK, "va": "center"}
     for row, (status, end) in enumerate(zip(requests["status"], _left(requests), strict=True)):
         if status != "finished":
             ax.plot([end], [row], marker="x", markersize=5, color=INK, linestyle="none")
-            shift, side = (6, "left") if end < middle else (-6, "right")
-            ax.annotate(
-                status, (end, row), (shift, 0), textcoords="offset points", size=7, color=FAINT, va="center", ha=side
-            )
+            ax.annotate(status, (end, row), (7, 0), **words)
 
 
 def _left(requests: pd.DataFrame) -> pd.Series:

@@ -5,19 +5,22 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import pandas as pd
+from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
+from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
 
 from policies.limits import Limits
 from sim.samples import WeightedSample
 from sim.slo import SLO
 
 # Okabe and Ito, "Color Universal Design" (2008)
-ORANGE, SKY, GREEN, YELLOW = "#E69F00", "#56B4E9", "#009E73", "#F0E442"
+ORANGE, SKY, GREEN = "#E69F00", "#56B4E9", "#009E73"
 BLUE, VERMILION, PURPLE, BLACK = "#0072B2", "#D55E00", "#CC79A7", "#000000"
+SAND = "#DDD5C3"  # muted: what is left over
 VARIANTS = (BLUE, VERMILION, GREEN, PURPLE, ORANGE, SKY, BLACK)
-DASHES = ("-", "--", ":", "-.")  # the next one when the colours begin anew
+DASHES: tuple[Any, ...] = ("-", (0, (5, 1.5)), (0, (1, 1)), (0, (6, 1.5, 1, 1.5)))
+WIDTHS = (3.2, 2.6, 2.1, 1.6, 1.2)  # the first lie below and show on both sides of the others
 INK, FAINT, GRID = "#333333", "#777777", "#E6E6E6"
 DASHED: dict[str, Any] = {"color": INK, "linewidth": 0.9, "linestyle": (0, (5, 3))}
 LEGEND: dict[str, Any] = {
@@ -31,11 +34,11 @@ LEGEND: dict[str, Any] = {
 STAGES = {
     "preparation": ("preparation", "#C8C8C8"),
     "queue_wait": ("queue", "#8C8C8C"),
-    "reservation_wait": ("cache-row wait", PURPLE),
-    "encoder_budget_wait": ("encoder-budget wait", VERMILION),
+    "reservation_wait": ("row reservation", PURPLE),
+    "encoder_budget_wait": ("encoder budget or rows", VERMILION),
     "encode": ("encode", ORANGE),
     "prefill": ("prefill", BLUE),
-    "other": ("other", YELLOW),
+    "other": ("other: KV blocks, others' encoding, host", SAND),
 }
 DECODE = ("decode", GREEN)
 
@@ -43,6 +46,8 @@ DECODE = ("decode", GREEN)
 class PlottedRun(Protocol):
     """What a plot asks of a run."""
 
+    @property
+    def name(self) -> str: ...
     @property
     def requests(self) -> pd.DataFrame: ...
     @property
@@ -80,6 +85,17 @@ def figure(
     return fig, list(axes.flat)
 
 
+def named(what: str, runs: Runs) -> str:
+    """A headline with the names of the scenarios."""
+    names = ", ".join(dict.fromkeys(run.name for _, run in runs))
+    return f"{what}: {names if len(names) <= 60 else names[:57] + '...'}" if names else what
+
+
+def of_variant(what: str, label: str, run: PlottedRun) -> str:
+    """A headline with the name of the scenario and what tells this run from the others."""
+    return named(what, [(label, run)]) + ("" if run.name in label.split() else f", {label}")
+
+
 def _quieten(ax: Axes) -> None:
     ax.spines[["top", "right"]].set_visible(False)
     ax.spines[["left", "bottom"]].set_color("#AAAAAA")
@@ -94,19 +110,25 @@ def label(ax: Axes, *, title: str = "", x: str = "", y: str = "") -> None:
     ax.set_ylabel(y, size=9, color=INK)
 
 
-def legend_above(ax: Axes, *, markerscale: float = 1.0) -> None:
+def legend_above(ax: Axes) -> None:
     """In one line on the right of the panel's title, where no data are."""
     columns = len(ax.get_legend_handles_labels()[1])
-    place = {"loc": "lower right", "bbox_to_anchor": (1.0, 1.0), "borderaxespad": 0.2, "markerscale": markerscale}
-    ax.legend(ncols=columns, **LEGEND | place)
+    ax.legend(ncols=columns, loc="lower right", bbox_to_anchor=(1.0, 1.0), borderaxespad=0.2, **LEGEND)
 
 
-def bound_line(ax: Axes, bound: float | str | None, words: str) -> None:
+def legend_below_headline(fig: Figure, handles: Sequence[Artist], labels: Sequence[str], columns: int) -> None:
+    """For all panels at once; a figure needs 0.2 inches more above its panels for each line."""
+    place = (0.075, 1 - 0.70 / fig.get_figheight())
+    fig.legend(handles, labels, ncols=columns, loc="upper left", bbox_to_anchor=place, borderaxespad=0, **LEGEND)
+
+
+def bound_line(ax: Axes, bound: float | str | None, words: str, top: float | None = None) -> None:
     """A dashed line at a budget from 0 up, unless the data stay so far below that they would not be seen with it.
 
-    `words` say what it is, with `{}` for the number.
+    `words` say what it is, with `{}` for the number; the data reach `top`, by default what is drawn.
     """
-    top = (ax.dataLim.y1 if ax.dataLim.y1 > 0 else 1.0) * 1.08
+    reached = ax.dataLim.y1 if top is None else top
+    top = (reached if reached > 0 else 1.0) * 1.08
     ax.set_ylim(0, top)
     if not isinstance(bound, int | float):
         return
@@ -122,11 +144,19 @@ def thousands(ax: Axes, which: str = "y") -> None:
     axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.10g}"))
 
 
-def log_x(ax: Axes) -> None:
-    ax.set_xscale("log")
-    ax.xaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0), numticks=12))
-    ax.xaxis.set_minor_formatter(NullFormatter())
-    ax.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.10g}"))
+def log(ax: Axes, which: str) -> None:
+    """Logarithmic, with a few plain numbers; powers of ten would be typeset, which takes longer than to draw them."""
+    axis = ax.yaxis if which == "y" else ax.xaxis
+    (ax.set_yscale if which == "y" else ax.set_xscale)("log")
+    axis.set_major_locator(LogLocator(subs=(1.0,) if which == "y" else (1.0, 2.0, 5.0), numticks=12))
+    axis.set_minor_locator(NullLocator())
+    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.10g}"))
+
+
+def line_style(index: int) -> dict[str, Any]:
+    """Of a variant: different from its neighbours even where lines cover one another."""
+    width = WIDTHS[min(index, len(WIDTHS) - 1)]
+    return {"color": VARIANTS[index % len(VARIANTS)], "linestyle": DASHES[index % len(DASHES)], "linewidth": width}
 
 
 def say(ax: Axes, words: str) -> None:

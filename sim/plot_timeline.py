@@ -20,6 +20,7 @@ from sim.plot_style import (
     figure,
     label,
     legend_above,
+    of_variant,
     say,
     thousands,
 )
@@ -33,18 +34,20 @@ OCCUPIED = ["kv_blocks_used", "encoder_rows_held", "encoder_rows_resident", "num
 
 
 def iteration_timeline(name: str, run: PlottedRun, window: Window | None = None) -> Figure:
-    """Batch composition against its budgets, and how long iterations took; `window` in seconds."""
-    return _over_time(f"What each iteration carried: {name}", run, window, (_batch, _encoder, _durations))
+    """Prefill, decodes and encoding against their budgets, and how long iterations took; `window` in seconds."""
+    title = of_variant("What each iteration carried", name, run)
+    return _over_time(title, run, window, (_prefill, _decodes, _encoder, _durations))
 
 
 def occupancy(name: str, run: PlottedRun, window: Window | None = None) -> Figure:
     """KV blocks and encoder rows against what there is, and how many requests run and wait."""
-    return _over_time(f"What was occupied: {name}", run, window, (_kv_blocks, _encoder_rows, _requests))
+    title = of_variant("What was occupied", name, run)
+    return _over_time(title, run, window, (_kv_blocks, _encoder_rows, _requests))
 
 
 def _over_time(title: str, run: PlottedRun, window: Window | None, panels: tuple[Panel, ...]) -> Figure:
     bins = _bins(run, window)
-    fig, axes = figure(title, _subtitle(bins), len(panels), 1, 7.2, hspace=0.36, shared=True)
+    fig, axes = figure(title, _subtitle(bins), len(panels), 1, 1.6 + 1.87 * len(panels), hspace=0.36, shared=True)
     for ax, panel in zip(axes, panels, strict=True):
         if bins is None:
             say(ax, "no iterations")
@@ -63,7 +66,6 @@ def _bins(run: PlottedRun, window: Window | None) -> Bins | None:
     if iterations.empty:
         return None
     columns = {column: iterations[column].to_numpy(float) for column in BATCH + OCCUPIED}
-    columns["llm_tokens"] = columns["num_prefill_tokens"] + columns["num_decodes"]
     columns["duration_ms"] = (iterations["end"] - iterations["start"]).to_numpy(float) * 1e3
     return binned(iterations, columns)
 
@@ -74,12 +76,17 @@ def _subtitle(bins: Bins | None) -> str:
     return f"Means over {bins.width:.2g} s at a time; pale: the largest of each"
 
 
-def _batch(ax: Axes, bins: Bins, run: PlottedRun) -> None:
-    decode, total = bins.mean["num_decodes"], bins.mean["llm_tokens"]
-    _pale_peak(ax, bins, "llm_tokens", BLUE)
-    ax.stairs(decode, bins.edges, fill=True, color=GREEN, label="decode")
-    ax.stairs(total, bins.edges, baseline=decode, fill=True, color=BLUE, label="prefill")
-    _finish(ax, "Language model tokens per iteration", "tokens", run.limits.max_num_batched_tokens, "budget {}")
+def _prefill(ax: Axes, bins: Bins, run: PlottedRun) -> None:
+    _pale_peak(ax, bins, "num_prefill_tokens", BLUE)
+    ax.stairs(bins.mean["num_prefill_tokens"], bins.edges, fill=True, color=BLUE, label="prefill")
+    title = "Prefill tokens per iteration (the budget is shared with the decodes)"
+    _finish(ax, title, "tokens", run.limits.max_num_batched_tokens, "budget {}")
+
+
+def _decodes(ax: Axes, bins: Bins, run: PlottedRun) -> None:
+    _pale_peak(ax, bins, "num_decodes", GREEN)
+    ax.stairs(bins.mean["num_decodes"], bins.edges, fill=True, color=GREEN, label="decode")
+    _finish(ax, "Decodes per iteration (a token each)", "requests", run.limits.max_num_seqs, "{} may run")
 
 
 def _encoder(ax: Axes, bins: Bins, run: PlottedRun) -> None:

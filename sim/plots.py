@@ -34,10 +34,10 @@ def write_plots(runs: Runs, folder: Path) -> list[Path]:
 def _figures(runs: Runs) -> Iterator[tuple[str, Figure]]:
     yield "latency_cdfs", latency_cdfs(runs)
     yield "ttft_breakdown", ttft_breakdown(runs)
+    yield "stalls", stalls(runs)
     for (label, run), suffix in zip(runs, _suffixes([label for label, _ in runs]), strict=True):
         yield f"iteration_timeline{suffix}", iteration_timeline(label, run)
         yield f"occupancy{suffix}", occupancy(label, run)
-        yield f"stalls{suffix}", stalls(label, run)
         if len(run.requests) <= MAX_REQUESTS:
             yield f"request_gantt{suffix}", request_gantt(label, run)
 

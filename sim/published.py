@@ -38,15 +38,16 @@ class PublishedFigure(Frozen):
     policy: str = "head_of_line"
     value: float | None = None  # as published, in the metric's unit
     change_percent: float | None = None  # as published, from `against` to `policy`
+    change_words: str | None = None  # in place of it: "parity", "within 3 %", where no figure was published
     against: str | None = None
     note: str = ""  # what the publication calls it, and its spread
 
     @model_validator(mode="after")
     def _one_of_both(self) -> "PublishedFigure":
-        if (self.value is None) == (self.change_percent is None):
-            raise InputError("needs either value or change_percent")
-        if (self.change_percent is None) != (self.against is None):
-            raise InputError("a change_percent needs the policy it is a change against, and nothing else does")
+        if sum(given is not None for given in (self.value, self.change_percent, self.change_words)) != 1:
+            raise InputError("needs one of value, change_percent and change_words")
+        if (self.value is None) != (self.against is not None):
+            raise InputError("a change_percent needs the policy it is a change against, as change_words do")
         kinds = [policy.model_fields["kind"].default for policy in POLICIES]
         for name in (self.policy, self.against):
             if name is not None and name not in kinds:

@@ -2,49 +2,103 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rich.table import Table
 
-from sim.published import PublishedFigure
+from sim.published import Published, PublishedFigure
 from sim.result import Run
-from sim.variants import Variant
+from sim.scenario import Scenario
+from sim.tables import new_table
+from sim.variants import Variant, value_names
+from sim.world import resolve
+from sim.yaml_text import written
+from workloads.errors import InputError
 
 Done = Sequence[tuple[Variant, Run]]
+ByPolicy = Mapping[str, Run]
+Changes = dict[str, Any]
+
+NOT_RUN = "not run"
 
 
-def published_tables(done: Done) -> list[tuple[str, Table]]:
-    """With their titles, one for each situation that has published figures; its policies are compared."""
-    situations: dict[tuple[str, str], dict[str, Run]] = {}
+def published_tables(done: Done) -> list[tuple[str, Table, list[str]]]:
+    """One for each scenario that has published figures: its title, the table, and what is to be said below it."""
+    files: dict[str, list[tuple[Variant, Run]]] = {}
     for variant, run in done:
-        situation = (str(variant.file), _changes(variant))
-        situations.setdefault(situation, {}).setdefault(run.scenario.policy.kind, run)
-    return [_titled(changes, by_policy) for (_, changes), by_policy in situations.items() if _has(by_policy)]
+        if run.scenario.published is not None:
+            files.setdefault(str(variant.file), []).append((variant, run))
+    return [_titled(of_file) for of_file in files.values()]
 
 
-def _has(by_policy: dict[str, Run]) -> bool:
-    return next(iter(by_policy.values())).scenario.published is not None
-
-
-def _changes(variant: Variant) -> str:
-    """What `--set` changes besides the policy: those who published did not."""
-    return ", ".join(f"{path}={value}" for path, value in variant.changes.items() if path.split(".")[0] != "policy")
-
-
-def _titled(changes: str, by_policy: dict[str, Run]) -> tuple[str, Table]:
-    published = next(iter(by_policy.values())).scenario.published
+def _titled(done: Done) -> tuple[str, Table, list[str]]:
+    published = done[0][1].scenario.published
     assert published is not None
-    aside = f"; simulated with {changes}, which the published figures do not have" if changes else ""
-    table = Table()
-    for heading in ("metric", "of"):
-        table.add_column(heading)
-    for heading in (published.label, "simulated"):
-        table.add_column(heading, justify="right")
-    table.add_column("note")
+    situations: dict[str, tuple[Changes, dict[str, Run]]] = {}
+    for variant, run in done:
+        changes = _changes(variant)
+        situations.setdefault(written(changes), (changes, {}))[1].setdefault(run.scenario.policy.kind, run)
+    columns = list(situations.values())
+    table = _table(published, columns)
+    return f"published by {published.source}", table, [*_missing(published, columns), *_asides(columns)]
+
+
+def _changes(variant: Variant) -> Changes:
+    """What `--set` made other than the file has it, besides the policy: those who published did not."""
+    changes = {path: value for path, value in variant.changes.items() if path.split(".")[0] not in ("policy", "name")}
+    policy = {path: value for path, value in variant.changes.items() if path.split(".")[0] == "policy"}
+    return {path: value for path, value in changes.items() if not _is_moot(variant, policy, path, value)}
+
+
+def _is_moot(variant: Variant, policy: Changes, path: str, value: Any) -> bool:
+    """Whether the resolved scenario is the same without it."""
+    try:
+        without = resolve(Scenario.load(variant.file, policy)).scenario
+        return resolve(Scenario.load(variant.file, {**policy, path: value})).scenario == without
+    except InputError:  # it goes only together with the others
+        return False
+
+
+def _table(published: Published, columns: Sequence[tuple[Changes, ByPolicy]]) -> Table:
+    table = new_table()
+    table.add_column("metric", no_wrap=True)
+    table.add_column("of", min_width=max((len(word) for f in published.figures for word in _of(f).split()), default=1))
+    for heading in (published.label, *_headings([changes for changes, _ in columns])):
+        table.add_column(heading, justify="right", no_wrap=True)
+    with_notes = any(figure.note for figure in published.figures)
+    if with_notes:
+        table.add_column("note")
     for figure in published.figures:
-        table.add_row(figure.metric, _of(figure), _published(figure), simulated(figure, by_policy), figure.note)
-    return f"published by {published.source}{aside}", table
+        cells = [simulated(figure, by_policy) for _, by_policy in columns]
+        table.add_row(figure.metric, _of(figure), _published(figure), *cells, *([figure.note] if with_notes else []))
+    return table
+
+
+def _headings(situations: Sequence[Changes]) -> list[str]:
+    """`simulated`, and below it what sets a column apart from the others."""
+    paths = list(dict.fromkeys(path for changes in situations for path in changes))
+    names = value_names([path for path in paths if len({written(c.get(path)) for c in situations}) > 1])
+    words = [[f"{names[path] or path}={written(c[path])}" for path in c if path in names] for c in situations]
+    return ["\n".join(["simulated", *those]) for those in words]
+
+
+def _asides(columns: Sequence[tuple[Changes, ByPolicy]]) -> list[str]:
+    """Whatever column was not simulated as published."""
+    words = [", ".join(f"{path}={written(value)}" for path, value in changes.items()) for changes, _ in columns]
+    return [f"simulated with {those}, which the published figures do not have" for those in words if those]
+
+
+def _missing(published: Published, columns: Sequence[tuple[Changes, ByPolicy]]) -> list[str]:
+    """How to get the figures of policies that were not run."""
+    needed = dict.fromkeys(kind for figure in published.figures for kind in _kinds(figure))
+    if all(kind in by_policy for kind in needed for _, by_policy in columns):
+        return []
+    return [f"{NOT_RUN}: add --set policy.kind={','.join(needed)}"]
+
+
+def _kinds(figure: PublishedFigure) -> list[str]:
+    return [kind for kind in (figure.against, figure.policy) if kind is not None]
 
 
 def _of(figure: PublishedFigure) -> str:
@@ -52,18 +106,19 @@ def _of(figure: PublishedFigure) -> str:
 
 
 def _published(figure: PublishedFigure) -> str:
+    if figure.change_words is not None:
+        return figure.change_words
     return number(figure.value) if figure.value is not None else f"{figure.change_percent:+.1f} %"
 
 
-def simulated(figure: PublishedFigure, by_policy: dict[str, Run]) -> str:
-    """The same figure of these runs, or how to get it."""
-    kinds = [kind for kind in (figure.against, figure.policy) if kind is not None]
-    if any(kind not in by_policy for kind in kinds):
-        return f"add --set policy.kind={','.join(kinds)}"
-    values = [by_policy[kind].summary.get(figure.metric) for kind in kinds]
+def simulated(figure: PublishedFigure, by_policy: ByPolicy) -> str:
+    """The same figure of these runs."""
+    if any(kind not in by_policy for kind in _kinds(figure)):
+        return NOT_RUN
+    values = [by_policy[kind].summary.get(figure.metric) for kind in _kinds(figure)]
     if any(value is None for value in values):
         return "-"
-    if figure.change_percent is None:
+    if figure.against is None:
         return number(values[0])
     before, after = values
     return f"{(after - before) / before * 100:+.1f} %" if before else "-"

@@ -82,13 +82,13 @@ class Run:
         return pd.DataFrame(columns, copy=False)
 
     @cached_property
-    def _decode_log(self) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
-        return self._log.decode_log()
-
-    @cached_property
     def itl_sample(self) -> WeightedSample:
         """Gaps between successive tokens of finished requests, as values with counts (ns)."""
-        return pooled_itl(self._requests.segments(), self._decode_log[0])
+        return pooled_itl(self._requests.segments(), self._log.decode_log()[0], with_ends=self._warms_up)
+
+    @property
+    def _warms_up(self) -> bool:
+        return self.scenario.measure.warmup > 0 or self.scenario.measure.warmup_requests > 0
 
     @property
     def itl(self) -> NDArray[np.float64]:
@@ -99,7 +99,6 @@ class Run:
     def summary(self) -> dict[str, Any]:
         """vLLM's `bench serve` keys, and those of encoder and cache."""
         measure = self.scenario.measure
-        ends, counts = self._decode_log
         figures = summarise(
             self.requests,
             self.itl_sample,
@@ -107,7 +106,7 @@ class Run:
             slo=self.slo,
             warmup_requests=measure.warmup_requests,
             warmup=measure.warmup,
-            decode_ends=np.column_stack([ends / 1e9, counts]),
+            decode_steps=self._log.decode_log(),
         )
         memory = {"allocation_failures": self.allocation_failures, "peak_encoder_bytes": self.peak_encoder_bytes}
         return {**figures, **memory}

@@ -1,14 +1,18 @@
 """A weighted sample of times: the statistics of millions of equal gaps without writing each of them out."""
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
+BITS = 14
+CHUNK = 2**20  # values looked at together, so that a large sample needs no copies of itself
 
 
 @dataclass(frozen=True, eq=False)
@@ -19,7 +23,7 @@ class WeightedSample:
     """
 
     values: Ints
-    weights: Ints  # how often each value occurs, at least 0
+    weights: NDArray[np.integer[Any]]  # how often each value occurs, at least 0
     ends: Ints | None = None  # when each gap ended (ns), where a warm-up may have to be cut off
 
     def since(self, start: int) -> "WeightedSample":
@@ -38,13 +42,18 @@ class WeightedSample:
         return int(self.weights.sum())
 
     def mean(self) -> float:
-        return int(self.values @ self.weights) / self.size if self.size else math.nan
+        return sum(int(v @ w) for v, w in self._parts()) / self.size if self.size else math.nan
 
     def std(self) -> float:
         """Of the population, as numpy's default."""
         if not self.size:
             return math.nan
-        return math.sqrt(float(np.square(self.values - self.mean()) @ self.weights) / self.size)
+        mean = self.mean()
+        return math.sqrt(sum(float(np.square(v - mean) @ w) for v, w in self._parts()) / self.size)
+
+    def _parts(self) -> Iterator[tuple[Ints, NDArray[np.integer[Any]]]]:
+        for at in range(0, len(self.values), CHUNK):
+            yield self.values[at : at + CHUNK], self.weights[at : at + CHUNK]
 
     def percentile(self, q: float) -> float:
         """Linear between order statistics, with the very arithmetic of `numpy.percentile`."""
@@ -76,8 +85,9 @@ class WeightedSample:
         """What follows an occurrence of the value: another one, or the next greater."""
         if again:
             return value
-        greater = self.values[(self.values > value) & (self.weights > 0)]
-        return int(greater.min()) if len(greater) else value
+        greatest = int(self.values.max())
+        greater = (self.values > value) & (self.weights > 0)
+        return int(np.min(self.values, initial=greatest, where=greater)) if greater.any() else value
 
     @cached_property
     def _buckets(self) -> "_Buckets":
@@ -97,8 +107,14 @@ def _between(low: int, high: int, share: float) -> float:
 class _Buckets:
     """Values by equal intervals, at most 2**14 of them, and how many lie in those up to each."""
 
-    def __init__(self, values: Ints, weights: Ints) -> None:
+    def __init__(self, values: Ints, weights: NDArray[np.integer[Any]]) -> None:
         lowest = int(values.min())
-        self.shift = max(0, (int(values.max()) - lowest).bit_length() - 14)
-        self.bucket = ((values - lowest) >> self.shift).astype(np.uint16)
-        self.cumulative = np.cumsum(np.bincount(self.bucket, weights)).astype(np.int64)
+        self.shift = max(0, (int(values.max()) - lowest).bit_length() - BITS)
+        self.bucket = np.empty(len(values), np.uint16)  # of each value
+        counts = np.zeros(2**BITS, np.int64)
+        for at in range(0, len(values), CHUNK):
+            part = slice(at, at + CHUNK)
+            bucket = (values[part] - lowest) >> self.shift
+            self.bucket[part] = bucket
+            counts += np.bincount(bucket, weights[part], minlength=len(counts)).astype(np.int64)
+        self.cumulative = np.cumsum(counts)

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from policies.plan import IterationPlan
 from policies.request_state import RequestState
 from policies.serving import ServingState
+from policies.units import in_bytes
 from sim.backend import Outcome
 from sim.cost_model import CostModel
 from sim.memory import MemoryLedger
@@ -45,7 +46,7 @@ class SimulatedBackend:
         chunks = [(tokens, r.num_computed_tokens) for r, tokens in plan.prefill if not failed or r not in failed]
         compute = cost.compute(chunks, plan.num_decodes, plan.context_tokens)
         total = cost.host + encode + compute
-        return Outcome(cost.host, encode, compute, total, None, failed, "out of memory" if failed else "")
+        return Outcome(cost.host, encode, compute, total, None, failed, self._shortage(plan) if failed else "")
 
     def _without_memory(self, plan: IterationPlan) -> Sequence[RequestState]:
         """Owners of the batch's outputs if it does not fit beside what the cache holds, else nobody."""
@@ -58,6 +59,16 @@ class SimulatedBackend:
         keys = {request.keys[index] for request, index in plan.encode}
         owners = [*plan.encode, *plan.attached]
         return list(dict.fromkeys(request for request, index in owners if request.keys[index] in keys))
+
+    def _shortage(self, plan: IterationPlan) -> str:
+        """How much is missing, and what to change."""
+        tokens, rows = plan.encoder_tokens, self.state.cache.resident_rows
+        missing = self.ledger.overflow(self.kv_bytes, tokens, rows, self.row_bytes)
+        return (
+            f"out of memory: encoding {tokens:,} tokens beside {rows:,} rows needs {in_bytes(missing)} more than the "
+            "device has: lower free_gpu_memory_fraction or num_kv_blocks, or bound encoder_max_num_tokens and "
+            "encoder_cache_rows (unbudgeted ignores these two)"
+        )
 
 
 def frames(plan: IterationPlan) -> tuple[int, int]:

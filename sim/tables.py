@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import inspect
 import re
+import textwrap
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
+from rich import box
 from rich.console import Console
 from rich.measure import Measurement
 from rich.table import Table
@@ -14,7 +17,9 @@ from policies.policy import Policy
 from sim.result import Run
 
 Runs = Sequence[tuple[str, Run]]
+Cells = tuple[str, list[str]]  # a line of the table: its title, and a cell for each run
 WIDE = 1000  # columns
+READABLE = 100  # columns of running text
 MAX_REASONS = 5
 MAX_BLOCKERS = 8
 
@@ -32,8 +37,8 @@ class Row(NamedTuple):
 ROWS = (
     Row("completed", "completed", "{:,}"),
     *(Row(name, name, "{:,}", always=False) for name in ("rejected", "failed", "cancelled", "stalled", "unfinished")),
-    Row("request throughput (1/s)", "request_throughput", "{:,.2f}"),
-    Row("output throughput (tokens/s)", "output_throughput", "{:,.0f}"),
+    Row("requests/s", "request_throughput", "{:,.2f}"),
+    Row("output tokens/s", "output_throughput", "{:,.0f}"),
     Row("TTFT p50 (ms)", "p50_ttft_ms"),
     Row("TTFT p99 (ms)", "p99_ttft_ms"),
     Row("ITL mean (ms)", "mean_itl_ms", "{:,.2f}"),
@@ -46,17 +51,21 @@ ROWS = (
     Row("preemptions", "num_preemptions", "{:,}", always=False),
     Row("allocation failures", "allocation_failures", "{:,}", always=False),
 )
-GOODPUT = (
-    Row("goodput (1/s)", "request_goodput", "{:,.2f}"),
-    Row("within all SLOs (%)", "slo_attainment", scale=100),
+PEAKS = (  # what was used at most, and the limit that it stands against
+    ("KV blocks used", "max_kv_blocks_used", "num_kv_blocks"),
+    ("encoder rows held", "max_encoder_rows_held", "encoder_cache_rows"),
 )
+NAMES = {"ttft": "TTFT", "tpot": "TPOT", "e2el": "E2E"}
 
 
 def print_table(console: Console, runs: Runs) -> None:
     """Variants as columns, as many beside each other as the terminal is wide."""
-    with_slos = any(run.slo.per_request for _, run in runs)
-    rows = [row for row in (*ROWS, *(GOODPUT if with_slos else ())) if _is_shown(row, runs)]
-    for part in _parts(console, lambda some: _table(rows, some, runs), runs):
+    rows = [(row.title, [_cell(row, run.summary.get(row.key)) for _, run in runs]) for row in _shown(runs)]
+    rows = [("simulated", [_folded(label) for label, _ in runs]), *_heads(runs), *rows, *_peaks(runs), *_alike(runs)]
+    flat = [(_flat(title), [_flat(cell) for cell in cells]) for title, cells in rows]
+    if _width(console, _table(flat, range(len(runs)))) <= console.width:
+        rows = flat
+    for part in _parts(console, lambda some: _table(rows, some), len(runs)):
         console.print(part)
     labels = sorted({f"{run.scenario.profile}, {run.profile.label}" for _, run in runs})
     say(console, f"simulated with the costs of {'; '.join(labels)}")
@@ -73,25 +82,73 @@ def say(console: Console, text: str) -> None:
     console.print(text, markup=False, highlight=False, soft_wrap=True)
 
 
-def _is_shown(row: Row, runs: Runs) -> bool:
-    return row.always or any(run.summary.get(row.key) for _, run in runs)
+def _shown(runs: Runs) -> list[Row]:
+    rows = (*ROWS, *_goodput(runs))
+    return [row for row in rows if row.always or any(run.summary.get(row.key) for _, run in runs)]
 
 
-def _table(rows: Sequence[Row], some: Runs, runs: Runs) -> Table:
-    table = Table(title="simulated", title_justify="left")
-    table.add_column("")
-    for label, _ in some:
-        table.add_column(label, justify="right", no_wrap=True)
+def _goodput(runs: Runs) -> list[Row]:
+    """Named after the objectives that count: a gap's is none of them."""
+    bounds = [name for name in NAMES if any(name in run.slo.per_request for _, run in runs)]
+    words = f"within {', '.join(NAMES[name] for name in bounds)}"
+    within = textwrap.fill(f"{words} SLO{'s' * (len(bounds) > 1)} (%)", 19)
+    rows = [Row("good requests/s", "request_goodput", "{:,.2f}"), Row(within, "slo_attainment", scale=100)]
+    return rows if bounds else []
+
+
+def _heads(runs: Runs) -> Iterator[Cells]:
+    """What each run is, where its label does not tell, and how it ended, where not well."""
     if any(run.scenario.policy.kind not in label.split() for label, run in runs):
-        table.add_row("policy", *(run.scenario.policy.kind for _, run in some))
+        yield "policy", [run.scenario.policy.kind for _, run in runs]
     if any(run.verdict != "finished" for _, run in runs):
-        table.add_row("run", *(run.verdict for _, run in some))
-    for row in rows:
-        table.add_row(row.title, *(_cell(row, run.summary.get(row.key)) for _, run in some))
-    alike = identical(runs)
-    if alike:
-        table.add_row("identical decisions", *(f"with {alike[label]}" if label in alike else "" for label, _ in some))
+        yield "run", [run.verdict for _, run in runs]
+
+
+def _peaks(runs: Runs) -> Iterator[Cells]:
+    """The most that was used, of how much: said once where it is the same for all."""
+    for title, key, limit in PEAKS:
+        used = [run.summary.get(key) for _, run in runs]
+        if any(used):
+            cells = ["-" if most is None else f"{most:,}" for most in used]
+            totals = [_total(getattr(run.limits, limit)) for _, run in runs]
+            alike = len(set(totals)) == 1
+            beside = [f"{cell}\n{total}" for cell, total in zip(cells, totals, strict=True)]
+            yield f"{title},\n{totals[0]}" if alike else f"{title},\nof", cells if alike else beside
+
+
+def _total(limit: int | str) -> str:
+    return f"of {limit:,}" if isinstance(limit, int) else limit
+
+
+def _alike(runs: Runs) -> Iterator[Cells]:
+    if alike := identical(runs):
+        yield "same decisions as", [_folded(alike.get(label, "")) for label, _ in runs]
+
+
+def _table(rows: Sequence[Cells], some: range) -> Table:
+    """The first of the rows is the heading."""
+    table = new_table()
+    heading, labels = rows[0]
+    table.add_column(heading, no_wrap=True)
+    for index in some:
+        table.add_column(labels[index], justify="right", no_wrap=True)
+    for title, cells in rows[1:]:
+        table.add_row(title, *(cells[index] for index in some))
     return table
+
+
+def new_table() -> Table:
+    """With a line below its heading and no others, which leaves room for one more variant."""
+    return Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, collapse_padding=True)
+
+
+def _folded(label: str) -> str:
+    """A line for each of its words; a space inside brackets separates none."""
+    return re.sub(r" (?![^{\[]*[}\]])", "\n", label)
+
+
+def _flat(text: str) -> str:
+    return text.replace("\n", " ")
 
 
 def _cell(row: Row, figure: Any) -> str:
@@ -108,14 +165,14 @@ def identical(runs: Runs) -> dict[str, str]:
     return alike
 
 
-def _parts(console: Console, table: Callable[[Runs], Table], runs: Runs) -> Iterator[Table]:
+def _parts(console: Console, table: Callable[[range], Table], number: int) -> Iterator[Table]:
     """As many variants as fit, at least one; then the next."""
     start = 0
-    while start < len(runs):
-        end = len(runs)
-        while end > start + 1 and _width(console, table(runs[start:end])) > console.width:
+    while start < number:
+        end = number
+        while end > start + 1 and _width(console, table(range(start, end))) > console.width:
             end -= 1
-        yield table(runs[start:end])
+        yield table(range(start, end))
         start = end
 
 
@@ -128,7 +185,8 @@ def turned_away(run: Run) -> list[str]:
     lost = run.requests[run.requests["status"].isin(["rejected", "failed"])]
     groups: dict[tuple[str, str], list[tuple[int, str]]] = {}
     for request, status, reason in zip(lost["request_id"], lost["status"], lost["reason"], strict=True):
-        groups.setdefault((status, re.sub(r"\d+", "#", reason)), []).append((request, reason))
+        kind = re.sub(r"\d[\d,.]*", "#", reason.partition(":")[0])  # what follows the colon is advice
+        groups.setdefault((status, kind), []).append((request, reason))
     largest = sorted(groups.items(), key=lambda group: -len(group[1]))
     lines = [f"{len(those)} {status}: request {those[0][0]} {those[0][1]}" for (status, _), those in largest]
     return _at_most(lines, MAX_REASONS, "other reasons")
@@ -144,12 +202,12 @@ def _at_most(lines: list[str], limit: int, rest: str) -> list[str]:
     return lines if len(lines) <= limit else [*lines[:limit], f"and {len(lines) - limit} {rest}, see requests.parquet"]
 
 
-def policy_table(policies: Sequence[type[Policy]]) -> Table:
-    """Every policy in one line, and where its rule comes from."""
-    table = Table()
-    for heading in ("kind", "what it does", "source"):
-        table.add_column(heading, overflow="fold")
-    for policy in policies:
-        summary = (policy.__doc__ or "").strip().splitlines()[0]
-        table.add_row(policy.model_fields["kind"].default, summary, policy.source)
-    return table
+def policy_list(policies: Sequence[type[Policy]], width: int) -> str:
+    """Every policy with what it does, what is to be known of it, and where its rule comes from."""
+    return "\n\n".join(_described(policy, min(width, READABLE)) for policy in policies)
+
+
+def _described(policy: type[Policy], width: int) -> str:
+    paragraphs = [*inspect.cleandoc(policy.__doc__ or "").split("\n\n"), f"Source: {policy.source}"]
+    lines = [line for words in paragraphs for line in textwrap.wrap(words, width - 2, break_on_hyphens=False)]
+    return "\n".join([policy.model_fields["kind"].default, *(f"  {line}" for line in lines)])

@@ -11,7 +11,7 @@ from typing import Any
 
 from sim.scenario import Scenario
 from sim.world import Resolved, resolve
-from sim.yaml_text import parse
+from sim.yaml_text import parse, written
 from workloads.errors import InputError
 
 OPENING, CLOSING, QUOTES = "[{", "]}", "'\""
@@ -48,11 +48,11 @@ def expand(files: Sequence[Path], sets: Iterable[str]) -> list[Variant]:
     paths = [o.path for o in options]
     if twice := next((path for path in paths if paths.count(path) > 1), None):
         raise InputError(f"--set {twice}: given twice; its values go into one option, separated by commas")
-    names = _value_names([o.path for o in options if len(o.values) > 1])
+    names = value_names([o.path for o in options if len(o.values) > 1])
     variants = []
     for (file, name), *chosen in itertools.product(_named(files), *(o.values for o in options)):
         words = [name] if len(files) > 1 else []
-        words += [_word(names[o.path], text) for o, (text, _) in zip(options, chosen, strict=True) if o.path in names]
+        words += [_word(names[o.path], *value) for o, value in zip(options, chosen, strict=True) if o.path in names]
         changes = {o.path: value for o, (_, value) in zip(options, chosen, strict=True)}
         variants.append(Variant(file, changes, " ".join(words)))
     labels = numbered([variant.label for variant in variants])
@@ -111,7 +111,7 @@ def split(text: str) -> list[str]:
     return [part.strip() for part in parts]
 
 
-def _value_names(paths: list[str]) -> dict[str, str]:
+def value_names(paths: list[str]) -> dict[str, str]:
     """For each path the shortest end of it that no other path has; nothing for a kind, whose values tell enough."""
     names = {}
     for path in paths:
@@ -121,7 +121,9 @@ def _value_names(paths: list[str]) -> dict[str, str]:
     return {path: "" if name == "kind" else name for path, name in names.items()}
 
 
-def _word(name: str, text: str) -> str:
+def _word(name: str, text: str, value: Any) -> str:
+    """As it was written, but truth and nothing always in YAML's own words."""
+    text = written(value) if value is None or isinstance(value, bool) else text
     return f"{name}={text}" if name else text
 
 

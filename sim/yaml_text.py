@@ -76,13 +76,19 @@ def shown(value: Any) -> str:
     """A value in a message: short, and in YAML's words."""
     match value:
         case None | True | False:
-            return {None: "null", True: "true", False: "false"}[value]
+            return written(value)
         case dict():
             return "a mapping"
         case list() | tuple():
             return "a list"
     text = repr(value)
     return text if len(text) <= 60 else f"{text[:57]}..."
+
+
+def written(value: Any) -> str:
+    """A value on one line as YAML has it: `true`, `null`, `[1, 2]`."""
+    text = yaml.safe_dump(value, default_flow_style=True, width=10_000, sort_keys=False, allow_unicode=True)
+    return text.strip().removesuffix("\n...").strip()
 
 
 def _check_numbers(value: Any, place: str) -> None:

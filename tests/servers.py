@@ -86,6 +86,8 @@ class SmallBackend:
 class Tables(Run):
     """The tables of a run that had no scenario."""
 
+    _warms_up = False
+
     def __init__(self, recorder: Recorder, limits: Limits) -> None:
         self._log, self._requests, self._limits = recorder.iterations, recorder.requests, limits
 

@@ -92,16 +92,12 @@ def test_concurrency_lets_one_leave_before_the_next_comes() -> None:
 
 def test_the_fullest_second_counts_first_tokens_and_decodes() -> None:
     table = requests([[0.5, 1.0, 1.2, 1.7], [0.5, 1.0, 1.2, 1.4, 1.7]])
-    batches = iterations([1.0, 1.2, 1.4, 1.7], num_decodes=[0, 2, 1, 2])
-    assert (
-        summarise(table, NO_GAPS, decode_ends=batches[["end", "num_decodes"]].to_numpy(float))[
-            "max_output_tokens_per_s"
-        ]
-        == 5
-    )  # seconds from 0.5 to 1.5
+    steps = np.array([1.0, 1.2, 1.4, 1.7]) * 1e9, np.array([0, 2, 1, 2])
+    summary = summarise(table, NO_GAPS, decode_steps=(steps[0].astype(np.int64), steps[1]))
+    assert summary["max_output_tokens_per_s"] == 5  # seconds from 0.5 to 1.5
     assert summarise(table, NO_GAPS)["max_output_tokens_per_s"] is None
-    given = np.array([[1.2, 4.0]])
-    assert summarise(table, NO_GAPS, decode_ends=given)["max_output_tokens_per_s"] == 6
+    given = np.array([1_200_000_000]), np.array([4])
+    assert summarise(table, NO_GAPS, decode_steps=given)["max_output_tokens_per_s"] == 6
 
 
 def test_encoder_figures() -> None:

@@ -85,6 +85,7 @@ def test_an_option_that_is_wrong_is_one_line(sets: list[str], message: str) -> N
         ([Path("runs/x/fcfs/scenario.yaml"), Path("runs/x/eager/scenario.yaml")], [], ["fcfs", "eager"]),
         ([Path("x/a.yaml"), Path("a.yaml")], [], ["x", "a.yaml"]),
         ([A], ["seed=1,1"], ["seed=1", "seed=1-2"]),
+        ([A], ["x.reuse=True,no,~"], ["reuse=true", "reuse=false", "reuse=null"]),
     ],
 )
 def test_labels_say_only_what_differs(files: list[Path], sets: list[str], labels: list[str]) -> None:
