@@ -83,7 +83,8 @@ def run(scenarios: Scenarios, set_: Sets = [], out: Out = None, no_plots: NoPlot
 def policies() -> None:
     """List the scheduling policies, with sources."""
     from policies import POLICIES
-    from sim.tables import new_console, policy_list
+    from sim.policy_list import policy_list
+    from sim.tables import new_console
 
     typer.echo(policy_list(POLICIES, new_console().width))
 

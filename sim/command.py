@@ -8,9 +8,10 @@ from pathlib import Path
 from sim.output import remove_plots, write_run, writing
 from sim.progress import ProgressBar
 from sim.published_table import published_tables
+from sim.reasons import turned_away, waiting
 from sim.result import Run
 from sim.run import simulate_resolved
-from sim.tables import new_console, print_table, say, turned_away, waiting
+from sim.tables import new_console, print_table, say
 from sim.variants import Variant, expand, folder_names
 from sim.world import Resolved
 from workloads.errors import InputError

@@ -26,6 +26,8 @@ def pooled_itl(segments: Ints, step_ends: Ints, *, with_ends: bool = True) -> We
     np.subtract(step_ends[1:], step_ends[:-1], out=values[:shared])
     np.subtract(ends, starts, out=values[shared:])
     weights[:shared] = _both_steps(first, count[decoding], len(step_ends))
+    unshared = weights == 0  # idle times: nobody's gaps, and so long that they would spread the sample's range
+    values[unshared] = np.min(values, initial=2**62, where=~unshared)
     return WeightedSample(values, weights, np.concatenate([step_ends[1:], ends]) if with_ends else None)
 
 

@@ -126,9 +126,15 @@ def _write_text(path: Path, text: str) -> None:
 
 
 def _write_requests(requests: pd.DataFrame, path: Path) -> None:
-    table = pa.Table.from_pandas(requests, preserve_index=False).replace_schema_metadata(None)
+    table = pa.table({name: _column(requests[name]) for name in requests})
     with whole(path) as partial:
         pq.write_table(table, partial, **FAST | {"use_dictionary": ["status", "reason"]})
+
+
+def _column(values: "pd.Series[Any]") -> pa.Array:
+    """Numbers as they lie in memory, NaN for what never came; texts without what only pandas would know."""
+    numeric = pd.api.types.is_numeric_dtype(values.dtype)
+    return pa.array(values.to_numpy(), from_pandas=False) if numeric else pa.array(values, pa.string())
 
 
 def _write_iterations(run: Run, path: Path) -> None:

@@ -1,6 +1,7 @@
-"""Plots that set variants against each other: how latencies are distributed, and what the first token waited for."""
+"""How the latencies of variants are distributed, and how their tails differ."""
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 from matplotlib.artist import Artist
@@ -11,26 +12,22 @@ from numpy.typing import NDArray
 
 from sim.plot_style import (
     DASHED,
-    FAINT,
     INK,
     LEGEND,
-    STAGES,
-    PlottedRun,
-    Runs,
     figure,
     label,
     legend_below_headline,
     line_style,
     log,
-    named,
     number,
     say,
     thousands,
 )
+from sim.plotted import PlottedRun, Runs, named
 from sim.samples import WeightedSample
 
 Floats = NDArray[np.float64]
-Sampled = list[tuple[int, WeightedSample]]  # those that are not empty, with their variant's number
+Sampled = list[tuple[dict[str, Any], WeightedSample]]  # those that are not empty, with the style of their line
 
 LATENCIES = {
     "ttft": "Time to first token (TTFT)",
@@ -49,7 +46,9 @@ DRAWN = np.concatenate([np.linspace(0, 1 - TAIL, 600), 1 - np.geomspace(TAIL, RA
 
 def latency_cdfs(runs: Runs) -> Figure:
     """A row each for TTFT, ITL, TPOT and end to end: the distribution, and its tail; one line a variant."""
-    subtitle = "Left: share of requests (of gaps, for ITL) at or below a latency. Right: share above it, of the slowest"
+    subtitle = (
+        "Left: share of requests (of gaps, for ITL) at or below a latency. Right: share above it, the slowest fifth"
+    )
     legend_lines = -(-(len(runs) + 1) // 4)
     top = 1.05 + 0.2 * legend_lines
     height = top + 4 * PANEL + 3 * GAP + 0.55
@@ -57,15 +56,15 @@ def latency_cdfs(runs: Runs) -> Figure:
     fig, axes = figure(title, subtitle, 4, 2, height, top=1 - top / height, hspace=hspace, wspace=0.16)
     for left, right, name in zip(axes[::2], axes[1::2], LATENCIES, strict=True):
         _row(left, right, name, runs)
-    lines: list[Artist] = [Line2D([], [], **line_style(index)) for index in range(len(runs))]
+    lines: list[Artist] = [Line2D([], [], **line_style(index, len(runs))) for index in range(len(runs))]
     words = [f"{variant} ({int((run.requests['status'] == 'finished').sum()):,} finished)" for variant, run in runs]
     legend_below_headline(fig, [*lines, Line2D([], [], **DASHED)], [*words, "SLO"], 4)
     return fig
 
 
 def _row(left: Axes, right: Axes, name: str, runs: Runs) -> None:
-    samples = [(index, latencies(run, name)) for index, (_, run) in enumerate(runs)]
-    sampled = [(index, sample) for index, sample in samples if sample.size]
+    samples = [(line_style(index, len(runs)), latencies(run, name)) for index, (_, run) in enumerate(runs)]
+    sampled = [(style, sample) for style, sample in samples if sample.size]
     label(left, title=LATENCIES[name], x="ms", y="share at or below")
     label(right, title=f"{LATENCIES[name]}: the tail", x="ms", y="share above")
     left.set_ylim(0, 1.02)
@@ -94,17 +93,17 @@ def latencies(run: PlottedRun, name: str) -> WeightedSample:
 
 def _curves(ax: Axes, sampled: Sampled, height: Callable[[Floats], Floats], q: int, corner: str) -> None:
     """With a percentile of each in a corner that the curves leave free."""
-    for index, sample in sampled:
+    for style, sample in sampled:
         values, shares = sample.cdf()
         if len(values) > len(DRAWN):
             kept = np.unique(np.searchsorted(shares, DRAWN).clip(0, len(values) - 1))
             values, shares = values[kept], shares[kept]
         x, y = np.append(values[0], values) * 1e3, height(np.append(0.0, shares))
         words = number(sample.percentile(q) / 1e6)
-        ax.plot(x, y, drawstyle="steps-post", label=words, **line_style(index))
+        ax.plot(x, y, drawstyle="steps-post", label=words, **style)
     if len(sampled) <= MAX_LISTED:
         place = {"loc": corner, "title": f"p{q} (ms)", "title_fontsize": 8, "handlelength": 2.4, "labelspacing": 0.25}
-        ax.legend(**LEGEND | place | {"frameon": True, "framealpha": 1.0, "edgecolor": "white", "borderpad": 0.2})
+        ax.legend(**LEGEND | place | {"frameon": True, "framealpha": 0.7, "edgecolor": "white", "borderpad": 0.2})
 
 
 def _scale(ax: Axes, sampled: Sampled, lowest: float, highest: float) -> None:
@@ -116,8 +115,9 @@ def _scale(ax: Axes, sampled: Sampled, lowest: float, highest: float) -> None:
         ax.set_xlim(low / 1.3, high * 1.3)
     else:
         thousands(ax, "x")
-        start = 0 if low < high / 3 else low - 0.04 * (high - low)
-        ax.set_xlim(start, high + 0.04 * (high - start) if high > start else start + 1.0)
+        start = 0.0 if low < high / 3 else low
+        margin = 0.04 * (high - start) if high - start > 0.01 * high else 0.1 * high
+        ax.set_xlim(max(start - margin, 0.0), high + margin if high > 0 else 1.0)
 
 
 def _bounds(left: Axes, right: Axes, bounds: list[float]) -> None:
@@ -131,34 +131,3 @@ def _bounds(left: Axes, right: Axes, bounds: list[float]) -> None:
             if ax.get_xlim()[0] <= bound <= ax.get_xlim()[1]:
                 ax.axvline(bound, **DASHED)
     left.set_title(", ".join(words), loc="right", size=8, color=INK, pad=6)
-
-
-def ttft_breakdown(runs: Runs) -> Figure:
-    """One stacked bar a variant: the mean of each part of the TTFT. The parts add up to the mean TTFT."""
-    subtitle = "Mean parts of the time to first token, over the requests that got one"
-    height = 1.85 + 0.42 * max(len(runs), 1)
-    title = named("Where the time to first token goes", runs)
-    fig, (ax,) = figure(title, subtitle, 1, 1, height, left=0.16, top=1 - 1.2 / height)
-    label(ax, x="ms")
-    for row, (_, run) in enumerate(runs):
-        _stacked_bar(ax, row, run)
-    ax.set_yticks(range(len(runs)), [variant for variant, _ in runs])
-    ax.set_ylim(len(runs) - 0.4, -0.6)
-    ax.grid(False, axis="y")
-    ax.set_xlim(0, (ax.dataLim.x1 if ax.dataLim.x1 > 0 else 1.0) * 1.1)
-    thousands(ax, "x")
-    for name, color in STAGES.values():
-        ax.barh([0], [0], color=color, label=name)
-    legend_below_headline(fig, *ax.get_legend_handles_labels(), columns=4)
-    return fig
-
-
-def _stacked_bar(ax: Axes, row: int, run: PlottedRun) -> None:
-    answered = run.requests[run.requests["first_token"].notna()]
-    if answered.empty:
-        ax.text(0, row, " no request got a first token", size=8, color=FAINT, va="center")
-        return
-    parts = answered[list(STAGES)].mean().to_numpy(float) * 1e3
-    left = np.cumsum(parts) - parts
-    ax.barh(np.full(len(parts), row), parts, left=left, height=0.62, color=[color for _, color in STAGES.values()])
-    ax.text(parts.sum(), row, f"  {number(parts.sum())} ms", size=8.5, color=INK, va="center")

@@ -8,19 +8,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from sim.plot_style import (
-    BLACK,
-    DECODE,
-    INK,
-    STAGES,
-    PlottedRun,
-    figure,
-    label,
-    legend_below_headline,
-    of_variant,
-    say,
-    thousands,
-)
+from sim.plot_style import BLACK, DECODE, INK, STAGES, figure, label, legend_below_headline, say, thousands
+from sim.plotted import PlottedRun, of_variant
 
 MAX_REQUESTS = 60  # more rows cannot be read
 WAITS = ("reservation_wait", "encoder_budget_wait", "other")

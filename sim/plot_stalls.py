@@ -6,20 +6,8 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from sim.attribution import blame, stall_attribution
-from sim.plot_style import (
-    BLUE,
-    GREEN,
-    ORANGE,
-    PlottedRun,
-    Runs,
-    bound_line,
-    figure,
-    label,
-    legend_below_headline,
-    named,
-    say,
-    thousands,
-)
+from sim.plot_style import BLUE, GREEN, ORANGE, bound_line, figure, label, legend_below_headline, say, thousands
+from sim.plotted import PlottedRun, Runs, named
 
 Floats = NDArray[np.float64]
 Points = tuple[Floats, Floats, Floats]  # encoder tokens, prefill tokens, duration in ms
@@ -40,7 +28,7 @@ def stalls(runs: Runs) -> Figure:
     most = [max((float(axis.max()) for axis in those if axis.size), default=0.0) for those in zip(*points, strict=True)]
     for ax, (variant, run), these in zip(axes, runs, points, strict=False):
         _panel(ax, run, these, max(most[0], 1.0), most[2])
-        label(ax, title=_verdict(run) if len(runs) == 1 else f"{variant}: {_verdict(run)}")
+        label(ax, title=", ".join(words for words in (variant, _verdict(run)) if words))
     for ax in axes[len(runs) :]:
         ax.set_visible(False)
     for ax in axes[max(len(runs) - columns, 0) : len(runs)]:
@@ -57,8 +45,8 @@ def _subtitle(runs: Runs) -> str:
     about = "A point is an iteration that carried decodes; "
     if bounds == {None}:
         return about + "no ITL SLO is set"
-    words = " or ".join(f"{bound * 1e3:g} ms" for bound in bounds if bound is not None)
-    return about + f"counted are gaps longer than the ITL SLO of {words}"
+    words = " or ".join(f"{bound * 1e3:g} ms" for bound in sorted(bound for bound in bounds if bound is not None))
+    return about + f"long are gaps beyond the ITL SLO of {words}"
 
 
 def _points(run: PlottedRun) -> Points:
@@ -78,14 +66,15 @@ def _panel(ax: Axes, run: PlottedRun, points: Points, widest: float, longest: fl
     _scatter(ax, tokens, duration, tokens > 0, raster, "with encoding", ORANGE)
     bound_line(ax, run.slo.itl and run.slo.itl * 1e3, "ITL SLO {} ms", top=longest)
     thousands(ax)
-    thousands(ax, "x")
+    thousands(ax, "x", whole=True)
 
 
 def _verdict(run: PlottedRun) -> str:
     if run.slo.itl is None:
         return ""
     stalled = blame(stall_attribution(run.iterations, run.slo.itl))
-    return ", ".join(f"{gaps:,} ({cause})" for cause, gaps in stalled.items() if gaps) or "none"
+    parts = ", ".join(f"{gaps:,} ({cause})" for cause, gaps in stalled.items() if gaps)
+    return f"long gaps: {parts}" if parts else "no long gaps"
 
 
 def _scatter(

@@ -2,17 +2,12 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
-import pandas as pd
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
-
-from policies.limits import Limits
-from sim.samples import WeightedSample
-from sim.slo import SLO
 
 # Okabe and Ito, "Color Universal Design" (2008)
 ORANGE, SKY, GREEN = "#E69F00", "#56B4E9", "#009E73"
@@ -20,7 +15,6 @@ BLUE, VERMILION, PURPLE, BLACK = "#0072B2", "#D55E00", "#CC79A7", "#000000"
 SAND = "#DDD5C3"  # muted: what is left over
 VARIANTS = (BLUE, VERMILION, GREEN, PURPLE, ORANGE, SKY, BLACK)
 DASHES: tuple[Any, ...] = ("-", (0, (5, 1.5)), (0, (1, 1)), (0, (6, 1.5, 1, 1.5)))
-WIDTHS = (3.2, 2.6, 2.1, 1.6, 1.2)  # the first lie below and show on both sides of the others
 INK, FAINT, GRID = "#333333", "#777777", "#E6E6E6"
 DASHED: dict[str, Any] = {"color": INK, "linewidth": 0.9, "linestyle": (0, (5, 3))}
 LEGEND: dict[str, Any] = {
@@ -43,26 +37,6 @@ STAGES = {
 DECODE = ("decode", GREEN)
 
 
-class PlottedRun(Protocol):
-    """What a plot asks of a run."""
-
-    @property
-    def name(self) -> str: ...
-    @property
-    def requests(self) -> pd.DataFrame: ...
-    @property
-    def iterations(self) -> pd.DataFrame: ...
-    @property
-    def itl_sample(self) -> WeightedSample: ...
-    @property
-    def slo(self) -> SLO: ...
-    @property
-    def limits(self) -> Limits: ...
-
-
-Runs = Sequence[tuple[str, PlottedRun]]
-
-
 def figure(
     title: str,
     subtitle: str,
@@ -83,17 +57,6 @@ def figure(
     for ax in axes.flat:
         _quieten(ax)
     return fig, list(axes.flat)
-
-
-def named(what: str, runs: Runs) -> str:
-    """A headline with the names of the scenarios."""
-    names = ", ".join(dict.fromkeys(run.name for _, run in runs))
-    return f"{what}: {names if len(names) <= 60 else names[:57] + '...'}" if names else what
-
-
-def of_variant(what: str, label: str, run: PlottedRun) -> str:
-    """A headline with the name of the scenario and what tells this run from the others."""
-    return named(what, [(label, run)]) + ("" if run.name in label.split() else f", {label}")
 
 
 def _quieten(ax: Axes) -> None:
@@ -137,10 +100,10 @@ def bound_line(ax: Axes, bound: float | str | None, words: str, top: float | Non
     ax.set_ylim(0, top if far else max(top, bound * 1.08))
 
 
-def thousands(ax: Axes, which: str = "y") -> None:
-    """Whole numbers with separators."""
+def thousands(ax: Axes, which: str = "y", *, whole: bool = False) -> None:
+    """Numbers with separators; of what is counted, whole ones."""
     axis = ax.yaxis if which == "y" else ax.xaxis
-    axis.set_major_locator(MaxNLocator(nbins=5 if which == "y" else 9, steps=[1, 2, 2.5, 5, 10]))
+    axis.set_major_locator(MaxNLocator(nbins=5 if which == "y" else 9, steps=[1, 2, 2.5, 5, 10], integer=whole))
     axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.10g}"))
 
 
@@ -153,9 +116,9 @@ def log(ax: Axes, which: str) -> None:
     axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.10g}"))
 
 
-def line_style(index: int) -> dict[str, Any]:
-    """Of a variant: different from its neighbours even where lines cover one another."""
-    width = WIDTHS[min(index, len(WIDTHS) - 1)]
+def line_style(index: int, number: int) -> dict[str, Any]:
+    """Of one of so many variants: the first are wide and lie below, so that those that cover each other all show."""
+    width = 1.4 + 0.45 * min(number - 1 - index, 4)
     return {"color": VARIANTS[index % len(VARIANTS)], "linestyle": DASHES[index % len(DASHES)], "linewidth": width}
 
 

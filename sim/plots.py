@@ -6,11 +6,13 @@ from pathlib import Path
 
 from matplotlib.figure import Figure
 
-from sim.plot_latencies import latency_cdfs, ttft_breakdown
+from sim.plot_breakdown import ttft_breakdown
+from sim.plot_latencies import latency_cdfs
 from sim.plot_requests import MAX_REQUESTS, request_gantt
 from sim.plot_stalls import stalls
-from sim.plot_style import PlottedRun, Runs, save
+from sim.plot_style import save
 from sim.plot_timeline import iteration_timeline, occupancy
+from sim.plotted import PlottedRun, Runs
 
 __all__ = [
     "PlottedRun",

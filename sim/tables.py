@@ -1,8 +1,7 @@
-"""What `tandem run` prints: the figures of all variants side by side, and whom the server turned away."""
+"""The table that `tandem run` prints: the figures of all variants side by side."""
 
 from __future__ import annotations
 
-import inspect
 import re
 import textwrap
 from collections.abc import Callable, Iterator, Sequence
@@ -13,15 +12,11 @@ from rich.console import Console
 from rich.measure import Measurement
 from rich.table import Table
 
-from policies.policy import Policy
 from sim.result import Run
 
 Runs = Sequence[tuple[str, Run]]
 Cells = tuple[str, list[str]]  # a line of the table: its title, and a cell for each run
 WIDE = 1000  # columns
-READABLE = 100  # columns of running text
-MAX_REASONS = 5
-MAX_BLOCKERS = 8
 
 
 class Row(NamedTuple):
@@ -178,36 +173,3 @@ def _parts(console: Console, table: Callable[[range], Table], number: int) -> It
 
 def _width(console: Console, table: Table) -> int:
     return Measurement.get(console, console.options.update(max_width=10_000), table).maximum
-
-
-def turned_away(run: Run) -> list[str]:
-    """Why requests were rejected or failed: alike reasons counted together, with one of them as an example."""
-    lost = run.requests[run.requests["status"].isin(["rejected", "failed"])]
-    groups: dict[tuple[str, str], list[tuple[int, str]]] = {}
-    for request, status, reason in zip(lost["request_id"], lost["status"], lost["reason"], strict=True):
-        kind = re.sub(r"\d[\d,.]*", "#", reason.partition(":")[0])  # what follows the colon is advice
-        groups.setdefault((status, kind), []).append((request, reason))
-    largest = sorted(groups.items(), key=lambda group: -len(group[1]))
-    lines = [f"{len(those)} {status}: request {those[0][0]} {those[0][1]}" for (status, _), those in largest]
-    return _at_most(lines, MAX_REASONS, "other reasons")
-
-
-def waiting(run: Run) -> list[str]:
-    """Who waits for what in a run that stalled."""
-    lines = [f"stalled: request {request} {reason}" for request, reason in run.blockers.items()]
-    return _at_most(lines, MAX_BLOCKERS, "more that wait")
-
-
-def _at_most(lines: list[str], limit: int, rest: str) -> list[str]:
-    return lines if len(lines) <= limit else [*lines[:limit], f"and {len(lines) - limit} {rest}, see requests.parquet"]
-
-
-def policy_list(policies: Sequence[type[Policy]], width: int) -> str:
-    """Every policy with what it does, what is to be known of it, and where its rule comes from."""
-    return "\n\n".join(_described(policy, min(width, READABLE)) for policy in policies)
-
-
-def _described(policy: type[Policy], width: int) -> str:
-    paragraphs = [*inspect.cleandoc(policy.__doc__ or "").split("\n\n"), f"Source: {policy.source}"]
-    lines = [line for words in paragraphs for line in textwrap.wrap(words, width - 2, break_on_hyphens=False)]
-    return "\n".join([policy.model_fields["kind"].default, *(f"  {line}" for line in lines)])

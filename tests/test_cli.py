@@ -10,14 +10,18 @@ from pathlib import Path
 import pandas as pd
 import pytest
 import yaml
+from rich.console import Console
 from typer.testing import CliRunner, Result
 
 import sim.command
 from cli import app
+from policies import POLICIES
 from sim import Scenario, run
 from sim.output import PLOTS, whole, write_run
+from sim.policy_list import policy_list
 from sim.result import Run
 
+KINDS = [policy.model_fields["kind"].default for policy in POLICIES]
 TIGHT = "tests/data/scenario.yaml"
 TEXT = "scenarios/text_only.yaml"
 DEADLOCK = "scenarios/deadlock.yaml"
@@ -138,10 +142,10 @@ def test_several_scenarios_stand_side_by_side(tmp_path: Path) -> None:
 
 def test_variants_that_never_differed_are_marked(tmp_path: Path) -> None:
     result = simulated(tmp_path, TEXT, "--set", "policy.kind=fcfs,eager,footprint")
-    (marked,) = [line for line in result.output.splitlines() if "identical decisions" in line]
-    assert marked.count("with fcfs") == 2
+    (marked,) = [line for line in result.output.splitlines() if "same decisions as" in line]
+    assert marked.count("fcfs") == 2
     result = simulated(tmp_path, TEXT, "--set", "seed=1,2")
-    assert "identical decisions" not in result.output
+    assert "same decisions as" not in result.output
 
 
 def test_an_earlier_runs_plots_and_iterations_do_not_stay(tmp_path: Path) -> None:
@@ -189,6 +193,7 @@ def test_published_figures_stand_beside_the_simulated_ones(tmp_path: Path) -> No
     figures = [
         {"metric": "completed", "policy": "fcfs", "value": 17},
         {"metric": "mean_ttft_ms", "policy": "eager", "change_percent": -9.2, "against": "fcfs"},
+        {"metric": "p99_ttft_ms", "policy": "eager", "change_words": "within 3 %", "against": "fcfs"},
         {"metric": "mean_ttft_ms", "policy": "footprint", "value": 5, "note": "so they say"},
     ]
     scenario["published"] = {"source": "a paper", "figures": figures}
@@ -196,14 +201,73 @@ def test_published_figures_stand_beside_the_simulated_ones(tmp_path: Path) -> No
     file.write_text(yaml.safe_dump(scenario))
     sets = ["--set", "workload.num_requests=15", "--set", "policy.kind=fcfs,eager"]
     result = simulated(tmp_path / "out", file, *sets)
-    rows = [line for line in result.output.splitlines() if line.startswith("│")]
+    rows = result.output.splitlines()
     assert "published by a paper" in result.output and "workload.num_requests=15, which" in result.output
-    (row,) = [row for row in rows if "17" in row and "fcfs" in row and "completed" in row]
-    assert "15" in row
+    (row,) = [row for row in rows if row.startswith("completed") and "fcfs" in row]
+    assert row.split()[2:] == ["17", "15"]
     (row,) = [row for row in rows if "-9.2 %" in row]
     assert "eager against fcfs" in row and row.count("%") == 2
+    (row,) = [row for row in rows if "within 3 %" in row]
+    assert "eager against fcfs" in row and row.count("%") == 2
     (row,) = [row for row in rows if "so they say" in row]
-    assert "add --set policy.kind=footprint" in row
+    assert "not run" in row
+    assert "not run: add --set policy.kind=fcfs,eager,footprint" in rows
+
+
+REUSE = "scenarios/seed_a_reuse.yaml"
+
+
+def test_the_scenarios_own_value_is_no_change(tmp_path: Path) -> None:
+    """One table, a column for each situation, and only what differs is held against it."""
+    result = simulated(tmp_path, REUSE, "--set", "seed=2", "--set", "engine.encoder_cache_reuse=true,false")
+    (heading,) = [line for line in result.output.splitlines() if line.split()[:2] == ["metric", "of"]]
+    assert "encoder_cache_reuse=false" in heading and "true" not in heading
+    aside = "simulated with seed=2, engine.encoder_cache_reuse=false, which the published"
+    assert aside in result.output
+    assert result.output.count("published by") == 1
+
+
+def test_what_only_the_files_own_values_set_is_no_aside(tmp_path: Path) -> None:
+    result = simulated(tmp_path, REUSE, "--set", "engine.encoder_cache_reuse=true", "--set", "name=other")
+    assert "which the published figures do not have" not in result.output
+
+
+def test_reasons_are_grouped_by_what_stands_before_their_advice(tmp_path: Path) -> None:
+    sets = ["policy.kind=fcfs", "engine.encoder_cache_rows=unbounded"]
+    options = [part for text in sets for part in ("--set", text)]
+    result = simulated(tmp_path, "scenarios/seed_a_memory_stress.yaml", *options)
+    (line,) = [line for line in result.output.splitlines() if "failed: request" in line]
+    assert "out of memory: encoding " in line and "lower free_gpu_memory_fraction" in line
+
+
+def console(width: int) -> Console:
+    return Console(width=width, force_terminal=True, color_system=None)
+
+
+def test_five_policies_stand_side_by_side_on_a_narrow_terminal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sim.command, "new_console", lambda: console(80))
+    kinds = "unbudgeted,fcfs,head_of_line,eager,footprint"
+    result = simulated(tmp_path, "scenarios/bursty_images.yaml", "--set", f"policy.kind={kinds}")
+    lines = result.output.splitlines()
+    assert lines[0].split() == ["simulated", *kinds.split(",")]
+    end = next(index for index, line in enumerate(lines) if line.startswith("simulated with"))
+    assert end > 15 and max(map(len, lines[:end])) <= 80
+    assert "within TTFT, TPOT" in result.output and "of 6,144" in result.output
+
+
+def test_a_table_that_is_wide_enough_has_one_line_a_figure(tmp_path: Path) -> None:
+    output = simulated(tmp_path, "scenarios/bursty_images.yaml").output
+    (attainment,) = [line for line in output.splitlines() if line.startswith("within TTFT, TPOT SLOs (%)")]
+    (blocks,) = [line for line in output.splitlines() if line.startswith("KV blocks used, of 2,000")]
+    assert attainment.split()[-1] == "93.2" and blocks.split()[-1].replace(",", "").isdecimal()
+
+
+def test_the_resolved_scenario_reads_as_one_would_write_it(tmp_path: Path) -> None:
+    simulated(tmp_path, "scenarios/bursty_images.yaml")
+    text = (tmp_path / "scenario.yaml").read_text()
+    assert "values: [256x256, 640x480, 1024x1024]" in text
+    assert "text_tokens: {kind: lognormal" in text
+    assert "workload:\n  kind: synthetic\n" in text
 
 
 @pytest.mark.parametrize(
@@ -310,7 +374,22 @@ def test_policies_are_listed_with_their_sources() -> None:
     result = tandem("policies")
     assert result.exit_code == 0
     assert all(kind in result.output for kind in ("unbudgeted", "fcfs", "head_of_line", "eager", "footprint"))
-    assert "TensorRT-LLM" in result.output
+    assert "Source: TensorRT-LLM" in result.output
+    assert max(map(len, result.output.splitlines())) <= 100
+
+
+@pytest.mark.parametrize("width", [40, 80])
+def test_policies_break_no_words(width: int) -> None:
+    lines = policy_list(POLICIES, width).splitlines()
+    words = {word for policy in POLICIES for word in f"{policy.__doc__} {policy.source}".split()}
+    assert max(map(len, lines)) <= width
+    assert {word for line in lines for word in line.split()} <= words | {"Source:", *KINDS}
+
+
+def test_every_policy_says_in_one_sentence_what_it_does() -> None:
+    for policy in POLICIES:
+        sentence = (policy.__doc__ or "").splitlines()[0]
+        assert sentence.endswith(".") and ". " not in sentence
 
 
 def test_the_schema_knows_every_policy() -> None:
@@ -321,6 +400,13 @@ def test_the_schema_knows_every_policy() -> None:
 
 def test_the_version_is_said() -> None:
     assert tandem("--version").output.startswith("tandem 0.")
+
+
+def test_help_says_how_to_compare_and_what_the_exit_codes_mean() -> None:
+    output = tandem("run", "--help").output
+    assert "--set policy.kind=fcfs,footprint" in output
+    assert "even if requests were rejected or failed" in output and "end_run" in output
+    assert "list[" not in output and output.count("runs/NAME") == 1
 
 
 def test_help_needs_neither_pandas_nor_torch() -> None:

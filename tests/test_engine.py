@@ -290,7 +290,8 @@ def test_the_cache_is_clamped_to_one_iterations_embeddings(max_bytes: int, reuse
     given = Limits(encoder_cache_max_bytes=max_bytes, max_num_batched_tokens=1000)
     resolved, notes = given.resolve(largest_item=None, row_bytes=32, budgeted=True)
     assert resolved.encoder_cache_rows == 1000 and resolved.encoder_cache_reuse is reuse
-    assert notes == [f"encoder_cache_max_bytes clamped from {max_bytes} to 32000: one iteration's 1000 embeddings"]
+    change = f"raised from {max_bytes} bytes to 31.2 KiB (1000 rows)"
+    assert notes == [f"encoder_cache_max_bytes {change}: one iteration's embeddings"]
     in_rows = Limits(encoder_cache_rows=7, max_num_batched_tokens=1000)
     resolved, notes = in_rows.resolve(largest_item=None, row_bytes=32, budgeted=True)
     assert resolved.encoder_cache_rows == 7 and not notes
@@ -361,7 +362,7 @@ def test_out_of_memory_fails_the_requests_of_the_batch() -> None:
     assert r.allocation_failures >= 1 and r.verdict == "finished"
     assert set(status) == {"failed", "finished"}
     failed = r.requests[status == "failed"]
-    assert (failed["reason"] == "out of memory").all() and failed["ttft"].isna().all()
+    assert failed["reason"].str.startswith("out of memory: encoding ").all() and failed["ttft"].isna().all()
     assert r.iterations["encoder_rows_resident"].iloc[-1] == 0 and r.iterations["num_running"].iloc[-1] <= 2
 
 

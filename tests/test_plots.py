@@ -8,12 +8,12 @@ from frames import Run, gaps, iterations, requests
 
 from policies.limits import Limits
 from sim.binning import MAX_BINS, binned
-from sim.plots import iteration_timeline, write_plots
+from sim.plots import iteration_timeline, latency_cdfs, request_gantt, stalls, ttft_breakdown, write_plots
 from sim.samples import WeightedSample
 from sim.slo import SLO
 
-COMPARISONS = {"latency_cdfs", "ttft_breakdown"}
-SINGLE = {"iteration_timeline", "occupancy", "stalls"}
+COMPARISONS = {"latency_cdfs", "ttft_breakdown", "stalls"}
+SINGLE = {"iteration_timeline", "occupancy"}
 
 
 def busy(num_requests: int = 80, num_iterations: int = 2000) -> Run:
@@ -72,6 +72,42 @@ def test_the_same_run_gives_the_same_bytes(tmp_path: Path) -> None:
     first, again = (write_plots([("x", busy(30, 800))], tmp_path / name) for name in ("first", "again"))
     assert [path.read_bytes() for path in first] == [path.read_bytes() for path in again]
     assert not any(word in path.read_bytes() for path in first for word in (b"Software", b"Date", b"tIME"))
+
+
+def test_stalls_of_all_variants_share_their_axes() -> None:
+    slow = busy(num_iterations=300)
+    slow.iterations["end"] += 0.5
+    fig = stalls([("fast", busy()), ("slow", slow), ("none", ODD_RUNS["nothing"])])
+    panels = [ax for ax in fig.axes if ax.get_visible()]
+    assert len(panels) == 3
+    assert len({ax.get_xlim() for ax in panels}) == len({ax.get_ylim()[0] for ax in panels}) == 1
+    assert panels[0].get_ylim() == panels[1].get_ylim()
+
+
+def test_a_far_off_objective_does_not_squeeze_the_latencies() -> None:
+    run = ODD_RUNS["one"]
+    fig = latency_cdfs([("one", run)])
+    ttft, itl = fig.axes[0], fig.axes[2]
+    assert ttft.get_xlim()[1] < 9000 and "SLO 9,000 ms →" in ttft.get_title("right")
+    assert itl.get_xlim()[0] > 100 and "← SLO 100 ms" in itl.get_title("right")
+
+
+def test_headlines_name_the_scenario() -> None:
+    run = ODD_RUNS["one"]
+    for fig in (latency_cdfs([("fcfs", run)]), stalls([("fcfs", run)]), ttft_breakdown([("fcfs", run)])):
+        assert fig.texts[0].get_text().endswith(": run")
+    assert iteration_timeline("fcfs", run).texts[0].get_text().endswith(": run, fcfs")
+    assert iteration_timeline("run", run).texts[0].get_text().endswith(": run")
+
+
+def test_whoever_got_no_first_token_waits_last() -> None:
+    parts = {"encode": [0.5, 0.5], "encoder_budget_wait": [0.5, 2.5], "prefill": 0.0}
+    table = requests([[0.0, 1.0, 2.0], [0.0]], status=["finished", "stalled"], **parts)
+    fig = request_gantt("x", Run(table, iterations([3.0]), gaps()))
+    starts = {
+        lines.get_label(): [path.vertices[0, 0] for path in lines.get_paths()] for lines in fig.axes[0].collections
+    }
+    assert starts["encode"] == [0.5, 0.0] and starts["encoder budget or rows"] == [0.0, 0.5]
 
 
 def test_a_window_shows_a_part() -> None:

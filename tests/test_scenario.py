@@ -52,6 +52,7 @@ SET = [
     ("published", figures(metrc="x"), "published.figures.1.metrc: unknown key; nearest: metric"),
     ("published", figures(metric="mean_ttft"), "published.figures.1.metric: unknown metric 'mean_ttft'; nearest: "),
     ("published", figures(policy="zz"), "published.figures.1: unknown policy 'zz'; one of: "),
+    ("published", figures(change_words="parity"), "published.figures.1: needs one of value, change_percent and"),
     ("published", figures(against="fcfs"), "published.figures.1: a change_percent needs the policy"),
     ("slo.tpt", 1, "slo.tpt: unknown key; nearest: tpot"),
     ("model", "qwen3", "model: no model is called 'qwen3'; did you mean 'qwen3-vl-8b'?"),

@@ -1,0 +1,39 @@
+"""What the first token waited for: the mean parts of the TTFT, one bar a variant."""
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from sim.plot_style import FAINT, INK, STAGES, figure, label, legend_below_headline, number, thousands
+from sim.plotted import PlottedRun, Runs, named
+
+
+def ttft_breakdown(runs: Runs) -> Figure:
+    """One stacked bar a variant: the mean of each part of the TTFT. The parts add up to the mean TTFT."""
+    subtitle = "Mean parts of the time to first token, over the requests that got one"
+    height = 1.85 + 0.42 * max(len(runs), 1)
+    title = named("Where the time to first token goes", runs)
+    fig, (ax,) = figure(title, subtitle, 1, 1, height, left=0.16, top=1 - 1.2 / height)
+    label(ax, x="ms")
+    for row, (_, run) in enumerate(runs):
+        _stacked_bar(ax, row, run)
+    ax.set_yticks(range(len(runs)), [variant for variant, _ in runs])
+    ax.set_ylim(len(runs) - 0.4, -0.6)
+    ax.grid(False, axis="y")
+    ax.set_xlim(0, (ax.dataLim.x1 if ax.dataLim.x1 > 0 else 1.0) * 1.1)
+    thousands(ax, "x")
+    for name, color in STAGES.values():
+        ax.barh([0], [0], color=color, label=name)
+    legend_below_headline(fig, *ax.get_legend_handles_labels(), columns=4)
+    return fig
+
+
+def _stacked_bar(ax: Axes, row: int, run: PlottedRun) -> None:
+    answered = run.requests[run.requests["first_token"].notna()]
+    if answered.empty:
+        ax.text(0, row, " no request got a first token", size=8, color=FAINT, va="center")
+        return
+    parts = answered[list(STAGES)].mean().to_numpy(float) * 1e3
+    left = np.cumsum(parts) - parts
+    ax.barh(np.full(len(parts), row), parts, left=left, height=0.62, color=[color for _, color in STAGES.values()])
+    ax.text(parts.sum(), row, f"  {number(parts.sum())} ms", size=8.5, color=INK, va="center")

@@ -1,0 +1,41 @@
+"""What plots ask of a run, and how its headline calls it."""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+import pandas as pd
+
+from policies.limits import Limits
+from sim.samples import WeightedSample
+from sim.slo import SLO
+
+
+class PlottedRun(Protocol):
+    """What a plot asks of a run."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def requests(self) -> pd.DataFrame: ...
+    @property
+    def iterations(self) -> pd.DataFrame: ...
+    @property
+    def itl_sample(self) -> WeightedSample: ...
+    @property
+    def slo(self) -> SLO: ...
+    @property
+    def limits(self) -> Limits: ...
+
+
+Runs = Sequence[tuple[str, PlottedRun]]
+
+
+def named(what: str, runs: Runs) -> str:
+    """A headline with the names of the scenarios."""
+    names = ", ".join(dict.fromkeys(run.name for _, run in runs))
+    return f"{what}: {names if len(names) <= 60 else names[:57] + '...'}" if names else what
+
+
+def of_variant(what: str, label: str, run: PlottedRun) -> str:
+    """A headline with the name of the scenario and what tells this run from the others."""
+    return named(what, [(label, run)]) + ("" if run.name in label.split() else f", {label}")
