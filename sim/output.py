@@ -131,7 +131,7 @@ def _write_requests(requests: pd.DataFrame, path: Path) -> None:
         pq.write_table(table, partial, **FAST | {"use_dictionary": ["status", "reason"]})
 
 
-def _column(values: "pd.Series[Any]") -> pa.Array:
+def _column(values: pd.Series[Any]) -> pa.Array:
     """Numbers as they lie in memory, NaN for what never came; texts without what only pandas would know."""
     numeric = pd.api.types.is_numeric_dtype(values.dtype)
     return pa.array(values.to_numpy(), from_pandas=False) if numeric else pa.array(values, pa.string())

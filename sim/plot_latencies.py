@@ -41,7 +41,7 @@ MAX_LISTED = 7  # percentiles beside the curves; more would cover them
 TAIL = 0.2  # the tail is the slowest fifth
 RAREST = 1e-4  # shares below are not drawn
 # shares at which a long curve is drawn: evenly, so that steep parts keep their shape, and closer towards the tail
-DRAWN = np.concatenate([np.linspace(0, 1 - TAIL, 600), 1 - np.geomspace(TAIL, RAREST / 10, 600), [1.0]])
+DRAWN = np.concatenate([np.linspace(0, 1 - TAIL, 300), 1 - np.geomspace(TAIL, RAREST / 10, 300), [1.0]])
 
 
 def latency_cdfs(runs: Runs) -> Figure:
