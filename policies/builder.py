@@ -91,5 +91,6 @@ class PlanBuilder(EncoderDraft):
         self.plan.preempted.append(request)
         if request in self.contexts:
             self.contexts.remove(request)
-        self.free_blocks += len(request.blocks)
+        decodes = self.state.decodes
+        self.free_blocks += decodes.num_blocks_of(request) if request in decodes.members else len(request.blocks)
         return True

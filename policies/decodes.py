@@ -13,16 +13,27 @@ class DecodeCohort:
     """Every member gets one token in every step of the cohort.
 
     So a member's last step is known when it joins, and it crosses into a new KV block once in `block_size` steps:
-    `_crossing[s % block_size]` are the members that need one at step s.
+    `_crossing[s % block_size]` are the members that need one at step s. Who got which is settled when somebody asks.
     """
 
-    __slots__ = ("_block_size", "_crossing", "_finishing", "_pool", "context_tokens", "members", "num_blocks", "steps")
+    __slots__ = (
+        "_block_size",
+        "_crossing",
+        "_finishing",
+        "_pool",
+        "_unsettled",
+        "context_tokens",
+        "members",
+        "num_blocks",
+        "steps",
+    )
 
     def __init__(self, pool: KVBlockPool) -> None:
         self._pool = pool
         self._block_size = pool.block_size
         self._crossing: dict[int, dict[RequestState, None]] = {}  # no empty ones
         self._finishing: list[tuple[int, int, RequestState]] = []  # heap of (last step, order of admission, request)
+        self._unsettled: list[int] = []  # blocks that members took and that are not in their block tables yet
         self.members: dict[RequestState, None] = {}
         self.steps = 0
         self.context_tokens = 0  # tokens that the next step attends to, summed over members
@@ -46,6 +57,7 @@ class DecodeCohort:
 
     def leave(self, request: RequestState) -> None:
         """Stop decoding: write back into the request what the cohort counted for it."""
+        self._settle(request)
         del self.members[request]
         self._no_longer_crosses(request, (request.joined - request.num_computed_tokens) % self._block_size)
         steps = self.steps - request.joined
@@ -92,29 +104,42 @@ class DecodeCohort:
         return limit
 
     def grow(self) -> None:
-        """Give a block to every member that crosses at the next step."""
+        """Take a block for every member that crosses at the next step."""
         crossing = self._crossing.get(self.steps % self._block_size)
         if crossing:
-            take_one = self._pool.free.pop
-            for request in crossing:
-                request.blocks.append(take_one())
+            self._unsettled += self._pool.take(len(crossing))
 
     def advance(self, steps: int) -> None:
-        """That many steps were taken; the first one's blocks were given by `grow`, those of the others are now."""
+        """That many steps were taken; the first one's blocks were taken by `grow`, those of the others are now."""
         if steps > 1:
             self._grow_more(steps)
         self.steps += steps
         self.context_tokens += steps * len(self.members)
 
     def _grow_more(self, steps: int) -> None:
-        """What `grow` would have given at the steps after the first, one member after the other."""
-        size, now, take = self._block_size, self.steps, self._pool.take
+        """What `grow` would have taken at the steps after the first."""
+        size, now, blocks = self._block_size, self.steps, 0
         for phase, group in self._crossing.items():
             first = (phase - now) % size or size
             if first < steps:
-                count = (steps - 1 - first) // size + 1
-                for request in group:
-                    request.blocks += take(count)
+                blocks += len(group) * ((steps - 1 - first) // size + 1)
+        if blocks:
+            self._unsettled += self._pool.take(blocks)
+
+    def settle(self, ahead: int = 0) -> None:
+        """Complete the members' block tables, for the next `ahead` tokens too (1 between `begin` and `complete`)."""
+        for request in self.members:
+            self._settle(request, ahead)
+
+    def _settle(self, request: RequestState, ahead: int = 0) -> None:
+        missing = self.num_blocks_of(request, ahead) - len(request.blocks)
+        if missing > 0:
+            request.blocks += self._unsettled[-missing:]
+            del self._unsettled[-missing:]
+
+    def num_blocks_of(self, request: RequestState, ahead: int = 0) -> int:
+        """KV blocks that hold the member's tokens, and the next `ahead`."""
+        return -(-(request.num_computed_tokens + self.steps - request.joined + ahead) // self._block_size)
 
     def pop_finished(self) -> list[RequestState]:
         """The members whose answers are complete now, in order of admission; they leave the cohort."""

@@ -106,7 +106,8 @@ class Engine:
                     yield Later(env, end - now(env))
                 recorder.iterated(plan, outcome, state, start)
                 start = end
-                completed = state.complete(plan, outcome.num_iterations, outcome.failed)
+                count = 1 if outcome.run is None else len(outcome.run)
+                completed = state.complete(plan, count, outcome.failed)
                 if completed is not NOTHING:
                     if start > now(env) and recorder.is_awaited(completed):
                         yield Later(env, start - now(env))  # clients act at the time at which they hear of it

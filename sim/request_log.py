@@ -89,9 +89,12 @@ class RequestLog:
         _, step, count, computed, _, _ = self._segments.array().reshape(-1, SEGMENT).T
         first = step + -computed % block_size
         times = np.maximum(0, -(-(step + count - first) // block_size))
-        nth = np.arange(times.sum()) - np.repeat(np.cumsum(times) - times, times)
-        taken: NDArray[np.int64] = np.bincount(np.repeat(first, times) + block_size * nth, minlength=decode_steps)
-        return taken
+        # one row for each remainder of a step by the block size: along it, every request's crossings are neighbours
+        change = np.zeros((block_size, decode_steps // block_size + 2), np.int64)
+        row, place = first % block_size, np.minimum(first // block_size, change.shape[1] - 1)
+        np.add.at(change, (row, place), 1)
+        np.subtract.at(change, (row, np.minimum(place + times, change.shape[1] - 1)), 1)
+        return np.cumsum(change, axis=1).T.ravel()[:decode_steps]
 
     def table(self) -> pd.DataFrame:
         """All rows in the order of request ids."""

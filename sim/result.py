@@ -71,8 +71,11 @@ class Run:
 
     def iteration_pieces(self, names: Sequence[str] = COLUMNS) -> Iterator[Columns]:
         """The iterations table, or some of its columns, in pieces, for whoever needs no more at a time."""
-        crossings = self._requests.crossings(self._log.decode_steps, self.limits.block_size)
-        return self._log.pieces(crossings, names)
+        return self._log.pieces(self._crossings, names)
+
+    @cached_property
+    def _crossings(self) -> NDArray[np.int64]:
+        return self._requests.crossings(self._log.decode_steps, self.limits.block_size)
 
     @cached_property
     def iterations(self) -> pd.DataFrame:

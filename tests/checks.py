@@ -27,7 +27,8 @@ def check(state: ServingState) -> None:
 
 def _check_blocks(state: ServingState, requests: list[RequestState]) -> None:
     pool = state.pool
-    owned = [block for r in requests for block in r.blocks]
+    state.decodes.settle()
+    owned = [block for r in requests for block in r.blocks] + state.decodes._unsettled
     assert sorted([*owned, *pool.free]) == list(range(1, pool.num_blocks + 1)), "KV blocks are lost or owned twice"
     assert not any(r.blocks for r in state.waiting)
     for r in state.contexts:
