@@ -143,7 +143,10 @@ class DecodeCohort:
 
     def pop_finished(self) -> list[RequestState]:
         """The members whose answers are complete now, in order of admission; they leave the cohort."""
-        finishing, finished, steps = self._finishing, [], self.steps
+        finishing, steps = self._finishing, self.steps
+        if not finishing or finishing[0][0] > steps:
+            return []
+        finished = []
         while finishing and finishing[0][0] <= steps:
             last, _, request = heappop(finishing)
             if request.last_step == last and request.joined >= 0:

@@ -164,8 +164,8 @@ class ServingState:
         if plan.decode is not None:
             plan.decode.advance(num_iterations)
             finished = plan.decode.pop_finished()
-            if not (finished or plan.prefill or plan.encode):
-                return NOTHING
+        if not (finished or plan.prefill or plan.encode):
+            return NOTHING
         emitted: list[RequestState] = []
         self._encoded(plan, failed)
         for request, num_tokens in plan.prefill:

@@ -99,10 +99,10 @@ class Engine:
                 self._take_in(start)
                 continue  # a client that was told may send again at this very moment
             plan = self.draft(start)
-            if plan:
+            if plan is self._all_decode or plan:
                 outcome = self._launch(plan, start, upcoming)
                 end = start + outcome.total
-                if not self.fast_path or upcoming <= end:
+                if upcoming <= end or not self.fast_path:
                     yield Later(env, end - now(env))
                 recorder.iterated(plan, outcome, state, start)
                 start = end
@@ -121,21 +121,20 @@ class Engine:
                 start = now(env)
 
     def _launch(self, plan: IterationPlan, start: int, upcoming: float) -> Outcome:
+        repeats = horizon = 1
         if plan is self._all_decode or plan.decodes_only:
-            return self._launch_decodes(plan, start, upcoming)
-        self.recorder.planned(plan, start)
-        self.state.begin(plan)
-        return self.backend.wait(self.backend.launch(plan, 1, 0))
-
-    def _launch_decodes(self, plan: IterationPlan, start: int, upcoming: float) -> Outcome:
-        """With the fast path, over and over until a member finishes, the blocks run out, or anything happens."""
-        repeats, horizon = 1, 0
-        if self.fast_path:
-            repeats = self.state.steps_alike
-            until = self.policy.stable_until(self._builder) if self._builder else FOREVER
-            horizon = int(min(upcoming, until)) - start
-        self.state.begin_decodes(plan)
+            if self.fast_path:
+                repeats, horizon = self.state.steps_alike, self._unchanged_for(start, upcoming)
+            self.state.begin_decodes(plan)
+        else:
+            self.recorder.planned(plan, start)
+            self.state.begin(plan)
         return self.backend.wait(self.backend.launch(plan, repeats, horizon))
+
+    def _unchanged_for(self, start: int, upcoming: float) -> int:
+        """For how long (ns) nothing happens that could change a plan of nothing but decodes."""
+        until = self.policy.stable_until(self._builder) if self._builder else FOREVER
+        return int(min(upcoming, until)) - start
 
     def _take_in(self, start: int) -> None:
         """Arrivals in the order in which they came, at one time in the order of their ids; then cancellations."""

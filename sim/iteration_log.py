@@ -65,7 +65,7 @@ class IterationLog:
         if not self.keep:
             self._entries.extend([count, start, total, num_decodes])
             return
-        cache = state.cache
+        cache, free = state.cache, len(state.pool.free)
         self._entries.extend(
             [
                 count,
@@ -78,7 +78,7 @@ class IterationLog:
                 plan.encoder_tokens,
                 plan.num_prefill_tokens,
                 plan.context_tokens,
-                state.pool.num_blocks - len(state.pool.free),
+                state.pool.num_blocks - free,
                 cache.held_rows,
                 cache.held_rows - cache.pending_rows + cache.released_rows,
                 len(state.contexts) + len(state.decodes.members),

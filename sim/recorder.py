@@ -39,6 +39,8 @@ class Recorder:
     def iterated(self, plan: IterationPlan, outcome: Outcome, state: ServingState, start: int) -> None:
         """Before `complete`: the rows as they stood while the iteration ran."""
         self.iterations.add(plan, outcome, state, start)
+        if not (plan.encode or plan.prefill or plan.blocked):
+            return
         if plan.encode:
             self._label_encode(plan, outcome.encode)
         for owner, _ in plan.prefill:
