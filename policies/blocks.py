@@ -1,5 +1,17 @@
 """Paged KV memory: numbered blocks of a fixed number of tokens, given out and taken back."""
 
+from __future__ import annotations
+
+from array import array
+
+import numpy as np
+
+Blocks = array  # of ints: block numbers are many, and as objects of their own they would cost ten times as much
+
+
+def no_blocks() -> Blocks[int]:
+    return array("i")
+
 
 class KVBlockPool:
     """Block numbers are addresses in the executor's KV tensors; number 0 is kept for padding there."""
@@ -9,7 +21,8 @@ class KVBlockPool:
     def __init__(self, num_blocks: int, block_size: int) -> None:
         self.num_blocks = num_blocks
         self.block_size = block_size
-        self.free = list(range(num_blocks, 0, -1))  # a stack: the block freed last is used first
+        self.free = no_blocks()  # a stack: the block freed last is used first
+        self.free.frombytes(np.arange(num_blocks, 0, -1, dtype=np.int32).tobytes())
 
     @property
     def num_used(self) -> int:
@@ -19,16 +32,16 @@ class KVBlockPool:
         """How many blocks hold `num_tokens` tokens."""
         return -(-num_tokens // self.block_size)
 
-    def take(self, count: int) -> list[int]:
+    def take(self, count: int) -> Blocks[int]:
         """`count` block numbers; the caller has asked before, so running out is an impossible state."""
         assert count <= len(self.free), "a plan took more KV blocks than there are"
         if not count:
-            return []
+            return no_blocks()
         taken = self.free[-count:]
         del self.free[-count:]
         return taken
 
-    def give(self, blocks: list[int]) -> None:
-        """Take all of a request's blocks back and empty its list, so that giving twice gives nothing."""
+    def give(self, blocks: Blocks[int]) -> None:
+        """Take all of a request's blocks back and empty its table, so that giving twice gives nothing."""
         self.free += blocks
-        blocks.clear()
+        del blocks[:]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from heapq import heappop, heappush
 
-from policies.blocks import KVBlockPool
+from policies.blocks import KVBlockPool, no_blocks
 from policies.request_state import RequestState
 
 
@@ -33,7 +33,7 @@ class DecodeCohort:
         self._block_size = pool.block_size
         self._crossing: dict[int, dict[RequestState, None]] = {}  # no empty ones
         self._finishing: list[tuple[int, int, RequestState]] = []  # heap of (last step, order of admission, request)
-        self._unsettled: list[int] = []  # blocks that members took and that are not in their block tables yet
+        self._unsettled = no_blocks()  # blocks that members took and that are not in their block tables yet
         self.members: dict[RequestState, None] = {}
         self.steps = 0
         self.context_tokens = 0  # tokens that the next step attends to, summed over members
@@ -107,7 +107,9 @@ class DecodeCohort:
         """Take a block for every member that crosses at the next step."""
         crossing = self._crossing.get(self.steps % self._block_size)
         if crossing:
-            self._unsettled += self._pool.take(len(crossing))
+            count, free = len(crossing), self._pool.free
+            self._unsettled += free[-count:]
+            del free[-count:]
 
     def advance(self, steps: int) -> None:
         """That many steps were taken; the first one's blocks were taken by `grow`, those of the others are now."""

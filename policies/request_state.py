@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from policies.blocks import no_blocks
 from workloads.request import Request
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ class RequestState:
         self.num_items_ahead = len(self.items)  # items that prefill has yet to pass: the last ones of the prompt
         self.target = request.prompt_tokens  # tokens to prefill: the prompt, after a preemption also the answer so far
         self.max_tokens = request.prompt_tokens + request.output_tokens - 1  # the last token is never written to the KV
-        self.blocks: list[int] = []
+        self.blocks = no_blocks()  # its block table
         self.holds: dict[int, EncoderEntry] = {}  # item index -> its entry in the encoder cache
 
     def _key(self, index: int) -> Key:

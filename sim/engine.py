@@ -71,13 +71,7 @@ class Engine:
         self._wake()
 
     def draft(self, start: int) -> IterationPlan:
-        """The plan of the iteration that would begin now; changes nothing.
-
-        The policy is only asked where there is a choice to make.
-        """
-        if self.state.only_decodes:
-            self._builder = None
-            return self._all_decode
+        """The plan of the iteration that would begin now, as the policy has it; changes nothing."""
         self._builder = builder = PlanBuilder(self.state, start)
         self.policy.schedule(builder)
         return builder.plan
@@ -88,7 +82,7 @@ class Engine:
             self._idle = None
 
     def _serve(self) -> Generator[simpy.Event, None, None]:
-        env, state, recorder = self.env, self.state, self.recorder
+        env, state, recorder, all_decode = self.env, self.state, self.recorder, self._all_decode
         start = now(env)
         while True:
             upcoming = env.peek()
@@ -98,8 +92,9 @@ class Engine:
             if self._arrived or self._cancelled:
                 self._take_in(start)
                 continue  # a client that was told may send again at this very moment
-            plan = self.draft(start)
-            if plan is self._all_decode or plan:
+            # the policy is only asked where there is a choice to make
+            plan = all_decode if state.only_decodes else self.draft(start)
+            if plan is all_decode or plan:
                 outcome = self._launch(plan, start, upcoming)
                 end = start + outcome.total
                 if upcoming <= end or not self.fast_path:
@@ -121,20 +116,21 @@ class Engine:
                 start = now(env)
 
     def _launch(self, plan: IterationPlan, start: int, upcoming: float) -> Outcome:
-        repeats = horizon = 1
+        state, backend, repeats, horizon = self.state, self.backend, 1, 0
         if plan is self._all_decode or plan.decodes_only:
             if self.fast_path:
-                repeats, horizon = self.state.steps_alike, self._unchanged_for(start, upcoming)
-            self.state.begin_decodes(plan)
+                repeats, horizon = state.steps_alike, self._unchanged_until(plan, upcoming) - start
+            state.begin_decodes(plan)
         else:
             self.recorder.planned(plan, start)
-            self.state.begin(plan)
-        return self.backend.wait(self.backend.launch(plan, repeats, horizon))
+            state.begin(plan)
+        return backend.wait(backend.launch(plan, repeats, horizon))
 
-    def _unchanged_for(self, start: int, upcoming: float) -> int:
-        """For how long (ns) nothing happens that could change a plan of nothing but decodes."""
-        until = self.policy.stable_until(self._builder) if self._builder else FOREVER
-        return int(min(upcoming, until)) - start
+    def _unchanged_until(self, plan: IterationPlan, upcoming: float) -> int:
+        """When something may happen that changes a plan of nothing but decodes."""
+        if plan is self._all_decode or self._builder is None:
+            return int(min(upcoming, FOREVER))
+        return int(min(upcoming, self.policy.stable_until(self._builder)))
 
     def _take_in(self, start: int) -> None:
         """Arrivals in the order in which they came, at one time in the order of their ids; then cancellations."""

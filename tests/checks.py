@@ -28,7 +28,7 @@ def check(state: ServingState) -> None:
 def _check_blocks(state: ServingState, requests: list[RequestState]) -> None:
     pool = state.pool
     state.decodes.settle()
-    owned = [block for r in requests for block in r.blocks] + state.decodes._unsettled
+    owned = [block for r in requests for block in r.blocks] + [*state.decodes._unsettled]
     assert sorted([*owned, *pool.free]) == list(range(1, pool.num_blocks + 1)), "KV blocks are lost or owned twice"
     assert not any(r.blocks for r in state.waiting)
     for r in state.contexts:
