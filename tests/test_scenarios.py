@@ -26,8 +26,8 @@ def under(name: str, kind: str, *changes: tuple[str, object]) -> Run:
 
 
 def test_which_are_shipped() -> None:
-    light = {f"seed_a_light_c{users}" for users in (1, 8, 32)}
-    tables = light | {f"seed_a_{name}" for name in ("bursty_c8", "bursty_c32", "reuse", "memory_stress")}
+    light = {f"published_light_c{users}" for users in (1, 8, 32)}
+    tables = light | {f"published_{name}" for name in ("bursty_c8", "bursty_c32", "reuse", "memory_stress")}
     others = {"bursty_images", "deadlock", "production_mix", "text_only", "trace_replay"}
     assert tables | others <= set(NAMES)
 
@@ -61,11 +61,11 @@ def test_runs_within_its_means(name: str) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_hits_only_where_content_repeats(name: str) -> None:
-    shared = name in ("seed_a_reuse", "trace_replay")
+    shared = name in ("published_reuse", "trace_replay")
     assert (simulated(name).summary["encoder_cache_hits"] > 0) == shared
 
 
-@pytest.mark.parametrize("name", [name for name in NAMES if name.startswith("seed_a_")])
+@pytest.mark.parametrize("name", [name for name in NAMES if name.startswith("published_")])
 def test_published_figures_have_a_simulated_one_beside_them(name: str) -> None:
     published = simulated(name).scenario.published
     assert published is not None and "#16051" in published.source
@@ -100,7 +100,7 @@ def test_bursty_images_trades_ttft_for_itl() -> None:
 
 
 def test_light_load_and_text_need_no_policy() -> None:
-    for name in (f"seed_a_light_c{users}" for users in (1, 8, 32)):
+    for name in (f"published_light_c{users}" for users in (1, 8, 32)):
         assert under(name, "unbudgeted").decisions == under(name, "head_of_line").decisions
     few = ("workload.num_requests", 100)
     assert len({under("text_only", kind, few).decisions for kind in KINDS}) == 1
@@ -108,7 +108,7 @@ def test_light_load_and_text_need_no_policy() -> None:
 
 
 def test_reuse_saves_encoding() -> None:
-    cold, warm = under("seed_a_reuse", "unbudgeted"), under("seed_a_reuse", "head_of_line")
+    cold, warm = under("published_reuse", "unbudgeted"), under("published_reuse", "head_of_line")
     assert cold.summary["encoder_cache_hits"] == 0
     assert warm.summary["encoder_cache_hits"] == 3 * warm.summary["completed"]
     assert warm.summary["median_ttft_ms"] < cold.summary["median_ttft_ms"]
@@ -116,13 +116,13 @@ def test_reuse_saves_encoding() -> None:
 
 @pytest.mark.parametrize("kind", ["fcfs", "head_of_line", "eager", "footprint"])
 def test_memory_stress_completes_within_a_budget(kind: str) -> None:
-    result = under("seed_a_memory_stress", kind)
+    result = under("published_memory_stress", kind)
     assert (result.summary["completed"], result.allocation_failures) == (128, 0)
 
 
 @pytest.mark.parametrize("kind", ["fcfs", "eager"])
 def test_memory_stress_runs_out_of_memory_without_a_budget(kind: str) -> None:
-    result = under("seed_a_memory_stress", kind, ("engine.encoder_cache_rows", "unbounded"))
+    result = under("published_memory_stress", kind, ("engine.encoder_cache_rows", "unbounded"))
     assert result.allocation_failures > 0
     assert set(result.requests["status"]) == {"finished", "failed"}
     reasons = set(result.requests["reason"]) - {""}
