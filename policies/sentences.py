@@ -21,14 +21,16 @@ def encode_first_come(builder: PlanBuilder, requests: Iterable[RequestState], *,
             builder.reserve(request)
 
 
+def next_chunk(builder: PlanBuilder, request: RequestState) -> int:
+    """Tokens that the request would prefill now: as many as the budget has left, or all of them, or none."""
+    remaining = request.target - request.num_computed_tokens
+    if remaining <= builder.tokens_left:
+        return remaining
+    return builder.tokens_left if builder.state.limits.chunked_prefill else 0
+
+
 def prefill_in_order(builder: PlanBuilder, requests: Iterable[RequestState]) -> None:
-    """Prefill those whose items are all there, in chunks where that is allowed, until the token budget is spent."""
-    chunked = builder.state.limits.chunked_prefill
+    """Prefill those whose items are all there until the token budget is spent; nobody overtakes one whom it stops."""
     for request in requests:
-        if not builder.tokens_left:
+        if builder.ready(request) and not builder.prefill(request, next_chunk(builder, request)):
             return
-        if builder.ready(request):
-            remaining = request.target - request.num_computed_tokens
-            tokens = min(remaining, builder.tokens_left) if chunked else remaining
-            if not builder.prefill(request, tokens):
-                return

@@ -1,4 +1,4 @@
-"""The engine before encoder budgets: whatever fits the KV cache is encoded at once."""
+"""The engine before encoder budgets: whoever prefills has all of its images encoded first, in one go."""
 
 from typing import ClassVar, Literal
 
@@ -6,11 +6,11 @@ from policies.admission import admit_in_order
 from policies.builder import PlanBuilder
 from policies.capacity import fitting
 from policies.policy import Policy
-from policies.sentences import encode_first_come, prefill_in_order
+from policies.sentences import encode_in_prompt_order, next_chunk
 
 
 class Unbudgeted(Policy):
-    """Encodes all pending items of all requests that the KV cache has room for at once, without any budget.
+    """Encodes all items of every request that KV and token budget admit to an iteration at once, without any budget.
 
     Decodes wait while a large batch is encoded, and too large a batch runs out of memory.
     """
@@ -23,6 +23,10 @@ class Unbudgeted(Policy):
         admit_in_order(builder)
         builder.attach_hits(builder.contexts)
         requests = fitting(builder)
-        encode_first_come(builder, requests, reserve=False)
         builder.decode()
-        prefill_in_order(builder, requests)
+        for request in requests:
+            chunk = next_chunk(builder, request)
+            if not chunk:
+                return
+            encode_in_prompt_order(builder, request)
+            builder.prefill(request, chunk)
