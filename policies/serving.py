@@ -9,6 +9,7 @@ from typing import NamedTuple
 from policies.blocks import KVBlockPool
 from policies.decodes import DecodeCohort
 from policies.encoder_cache import EncoderCache
+from policies.items import encoded, hold_early, hold_items, release_all, release_passed
 from policies.limits import Limits
 from policies.plan import IterationPlan
 from policies.request_state import RequestState
@@ -86,13 +87,13 @@ class ServingState:
 
     def begin(self, plan: IterationPlan) -> None:
         """Carry out a plan's decisions and complete it with addresses: evict, hand out blocks and rows, hold."""
-        late = [owner for owner in plan.attached if owner[0] in plan.preempted or not self._hold(*owner)]
+        late = hold_early(self.cache, plan)
         if plan.preempted:
             self._preempt(plan.preempted)
         if plan.admitted:
             self._admit(plan.admitted)
         if plan.encode or plan.attached or plan.charged:
-            self._hold_items(plan, late)
+            hold_items(self.cache, plan, late)
         if plan.decode is not None:
             self.begin_decodes(plan)
         pool = self.pool
@@ -130,32 +131,6 @@ class ServingState:
             request.num_preemptions += 1
         self.contexts = dict.fromkeys(sorted(self.contexts, key=lambda r: r.order))
 
-    def _hold_items(self, plan: IterationPlan, late: list[tuple[RequestState, int]]) -> None:
-        """What was there is held by now, so that making room for the rest cannot evict it; `late` is still to come."""
-        cache = self.cache
-        for request, index in plan.charged:
-            if not self._hold(request, index):
-                request.holds[index] = cache.charge(request.keys[index], request.items[index].embeds)
-        for request, index in plan.encode:
-            if index not in request.holds and not self._hold(request, index):
-                request.holds[index] = cache.charge(request.keys[index], request.items[index].embeds)
-            cache.launch(request.holds[index])
-            request.num_encodes += 1
-            request.encoded |= {index}
-        for request, index in late:
-            self._hold(request, index)
-
-    def _hold(self, request: RequestState, index: int) -> bool:
-        """Hold an existing entry, once for each item of the request that names it; False where there is none."""
-        if index in request.holds:
-            return True
-        entry = self.cache.get(request.keys[index])
-        if entry is None:
-            return False
-        self.cache.hold(entry)
-        request.holds[index] = entry
-        return True
-
     # After it
 
     def complete(self, plan: IterationPlan, num_iterations: int = 1, failed: Sequence[RequestState] = ()) -> Completed:
@@ -167,7 +142,10 @@ class ServingState:
         if not (finished or plan.prefill or plan.encode):
             return NOTHING
         emitted: list[RequestState] = []
-        self._encoded(plan, failed)
+        if plan.encode:
+            encoded(self.cache, plan, failed)
+        for request in failed:
+            self.abort(request)
         for request, num_tokens in plan.prefill:
             if request in self.contexts:
                 self._computed(request, num_tokens, emitted, finished)
@@ -175,23 +153,13 @@ class ServingState:
             self._give_back(request)
         return Completed(emitted, finished, failed)
 
-    def _encoded(self, plan: IterationPlan, failed: Sequence[RequestState]) -> None:
-        """Outputs are there; those of failed requests are not, and whoever else charged them may encode them yet."""
-        for request, index in plan.encode:
-            if request in failed:
-                self.cache.withdraw(request.holds[index])
-            else:
-                request.holds[index].ready = True
-        for request in failed:
-            self.abort(request)
-
     def _computed(
         self, request: RequestState, num_tokens: int, emitted: list[RequestState], finished: list[RequestState]
     ) -> None:
         request.num_computed_tokens = computed = request.num_computed_tokens + num_tokens
         done = computed == request.target
         if request.holds and (done or self.limits.release == "progressive"):
-            self._release_passed(request)
+            release_passed(self.cache, request)
         if done:
             request.num_generated += 1
             del self.contexts[request]
@@ -200,15 +168,6 @@ class ServingState:
                 finished.append(request)
             else:
                 self.decodes.join(request)
-
-    def _release_passed(self, request: RequestState) -> None:
-        for index in range(request.next_item, len(request.items)):
-            item = request.items[index]
-            if item.offset + item.length > request.num_computed_tokens:
-                return
-            self.cache.release(request.holds.pop(index))
-            request.num_items_ahead -= 1
-            request.num_cache_hits += index not in request.encoded
 
     # Leaving
 
@@ -224,6 +183,5 @@ class ServingState:
 
     def _give_back(self, request: RequestState) -> None:
         self.pool.give(request.blocks)
-        for entry in request.holds.values():
-            self.cache.release(entry)
-        request.holds.clear()
+        if request.holds:
+            release_all(self.cache, request)

@@ -31,7 +31,7 @@ FIELDS = (
     *(name for name in COUNTS if name != "num_decodes"),
 )
 SHORT = 4  # fields of an entry where no table is kept
-PIECE = 2048  # entries unrolled at a time: what is unrolled stays small enough to be allocated again and again
+PIECE = 1024  # entries unrolled at a time: what is unrolled stays small enough to be allocated again and again
 
 
 class IterationLog:

@@ -1,0 +1,74 @@
+"""What a plan does to encoder outputs: hold what is there, charge and encode what is not, release what was read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from policies.encoder_cache import EncoderCache
+from policies.plan import IterationPlan
+from policies.request_state import RequestState
+
+Owners = Iterable[tuple[RequestState, int]]  # requests, each with the index of an item
+
+
+def hold_early(cache: EncoderCache, plan: IterationPlan) -> list[tuple[RequestState, int]]:
+    """Hold the attached outputs that are there, before anything is dropped or evicted; returns those still to come."""
+    if not plan.attached:
+        return []
+    return [owner for owner in plan.attached if owner[0] in plan.preempted or not hold(cache, *owner)]
+
+
+def hold_items(cache: EncoderCache, plan: IterationPlan, late: Owners) -> None:
+    """Charge and encode what the plan says, and hold what `hold_early` left: outputs that come about only now."""
+    for request, index in plan.charged:
+        _hold_or_charge(cache, request, index)
+    for request, index in plan.encode:
+        _hold_or_charge(cache, request, index)
+        cache.launch(request.holds[index])
+        request.num_encodes += 1
+        request.encoded |= {index}
+    for request, index in late:
+        hold(cache, request, index)
+
+
+def hold(cache: EncoderCache, request: RequestState, index: int) -> bool:
+    """Hold an existing output, once for each item of the request that names it; False where there is none."""
+    if index in request.holds:
+        return True
+    entry = cache.get(request.keys[index])
+    if entry is None:
+        return False
+    cache.hold(entry)
+    request.holds[index] = entry
+    return True
+
+
+def _hold_or_charge(cache: EncoderCache, request: RequestState, index: int) -> None:
+    if not hold(cache, request, index):
+        request.holds[index] = cache.charge(request.keys[index], request.items[index].embeds)
+
+
+def encoded(cache: EncoderCache, plan: IterationPlan, failed: Sequence[RequestState]) -> None:
+    """Outputs are there; those of failed requests are not, and whoever else charged them may encode them yet."""
+    for request, index in plan.encode:
+        if request in failed:
+            cache.withdraw(request.holds[index])
+        else:
+            request.holds[index].ready = True
+
+
+def release_passed(cache: EncoderCache, request: RequestState) -> None:
+    """Let go of the items that prefill has passed."""
+    for index in range(request.next_item, len(request.items)):
+        item = request.items[index]
+        if item.offset + item.length > request.num_computed_tokens:
+            return
+        cache.release(request.holds.pop(index))
+        request.num_items_ahead -= 1
+        request.num_cache_hits += index not in request.encoded
+
+
+def release_all(cache: EncoderCache, request: RequestState) -> None:
+    for entry in request.holds.values():
+        cache.release(entry)
+    request.holds.clear()
