@@ -12,12 +12,18 @@ def blockers(state: ServingState, policy: Policy) -> dict[RequestState, str]:
     builder = PlanBuilder(state, 0)
     policy.schedule(builder)
     blocked = builder.plan.blocked
-    reasons = {r: _blocked(state, builder, r, blocked[r]) for r in state.contexts if r in blocked}
-    for request in state.contexts:
+    reasons = {r: _blocked(state, builder, r, blocked[r]) for r in builder.contexts if r in blocked}
+    for request in builder.contexts:  # those whom this draft would admit included
         reasons.setdefault(request, _unblocked(builder, request))
     for request in state.waiting:
-        reasons[request] = "waits in the queue: " + ("behind the requests above" if state.contexts else "for a seat")
+        reasons.setdefault(request, _queued(builder))
     return reasons
+
+
+def _queued(builder: PlanBuilder) -> str:
+    if not builder.has_seats:
+        return f"waits in the queue: all {builder.state.max_num_seqs} seats are taken"
+    return "waits in the queue: it, or one before it, could not start encoding yet"
 
 
 def _blocked(state: ServingState, builder: PlanBuilder, request: RequestState, blocked: Blocked) -> str:
