@@ -31,7 +31,7 @@ FIELDS = (
     *(name for name in COUNTS if name != "num_decodes"),
 )
 SHORT = 4  # fields of an entry where no table is kept
-PIECE = 1024  # entries unrolled at a time: what is unrolled stays small enough to be allocated again and again
+PIECE = 16384  # iterations unrolled at a time: small enough for memory to be used again, not too many pieces
 
 
 class IterationLog:
@@ -122,15 +122,22 @@ class IterationLog:
         return self._pieces if self.keep else self._unroll()
 
     def _unroll(self) -> Iterator["_Piece"]:
-        width = len(FIELDS) if self.keep else SHORT
-        entries, runs = self._entries.reader(), self._runs.reader()
-        iteration = step = 0
-        for first in range(0, self._num_entries, PIECE):
-            size = min(PIECE, self._num_entries - first)
-            piece = _Piece(entries.take(size * width).reshape(size, width).T, iteration, step, runs)
+        runs, iteration, step = self._runs.reader(), 0, 0
+        for table in self._tables():
+            piece = _Piece(table, iteration, step, runs)
             iteration += len(piece.ends)
             step += piece.num_steps
             yield piece
+
+    def _tables(self) -> Iterator[Ints]:
+        """Fields of the entries, as many together as make about PIECE iterations."""
+        width = len(FIELDS) if self.keep else SHORT
+        entries = self._entries.reader()
+        for first in range(0, self._num_entries, PIECE):
+            size = min(PIECE, self._num_entries - first)
+            table = entries.take(size * width).reshape(size, width).T
+            cuts = np.flatnonzero(np.diff(np.cumsum(table[0]) // PIECE)) + 1
+            yield from np.split(table, cuts, axis=1)
 
 
 class _Piece:
