@@ -99,7 +99,10 @@ class Engine:
                 end = start + outcome.total
                 if upcoming <= end or not self.fast_path:
                     yield Later(env, end - now(env))
-                recorder.iterated(plan, outcome, state, start)
+                if plan is all_decode:
+                    recorder.iterations.add_decodes(plan, outcome, state, start)
+                else:
+                    recorder.iterated(plan, outcome, state, start)
                 start = end
                 count = 1 if outcome.run is None else len(outcome.run)
                 completed = state.complete(plan, count, outcome.failed)

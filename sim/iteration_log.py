@@ -51,40 +51,42 @@ class IterationLog:
 
     def add(self, plan: IterationPlan, outcome: Outcome, state: ServingState, start: int) -> None:
         """One iteration, or a run of them, as it stands after `begin`."""
-        run = outcome.run
-        if run is None or len(run) == 1:
-            count, total = 1, outcome.total
-        else:
+        num_decodes = plan.num_decodes
+        count, total = self._count(outcome, num_decodes)
+        if not self.keep:
+            self._entries.extend([count, start, total, num_decodes])
+            return
+        cache, pool = state.cache, state.pool
+        held = cache.held_rows
+        resident = held - cache.pending_rows + cache.released_rows
+        work = [len(plan.encode), plan.encoder_tokens, plan.num_prefill_tokens, plan.context_tokens]
+        kept = [pool.num_blocks - len(pool.free), held, resident, state.num_active, len(state.waiting)]
+        self._entries.extend([count, start, total, num_decodes, outcome.encode, outcome.host, *work, *kept])
+
+    def add_decodes(self, plan: IterationPlan, outcome: Outcome, state: ServingState, start: int) -> None:
+        """The same, where all that is active decodes and nobody waits: most iterations, so it is kept short."""
+        num_decodes, cache, pool = plan.num_decodes, state.cache, state.pool
+        count, total = self._count(outcome, num_decodes)
+        if not self.keep:
+            self._entries.extend([count, start, total, num_decodes])
+            return
+        held, used = cache.held_rows, pool.num_blocks - len(pool.free)
+        tokens, resident = plan.context_tokens, held - cache.pending_rows + cache.released_rows
+        self._entries.extend(
+            [count, start, total, num_decodes, 0, outcome.host, 0, 0, 0, tokens, used, held, resident, num_decodes, 0]
+        )
+
+    def _count(self, outcome: Outcome, num_decodes: int) -> tuple[int, int]:
+        """How many iterations it was, and the whole time of the first."""
+        count, total, run = 1, outcome.total, outcome.run
+        if run is not None and len(run) > 1:
             count, total = len(run), run[0]
             self._runs.extend(run)
         self.num_iterations += count
         self._num_entries += 1
-        num_decodes = plan.num_decodes
         if num_decodes:
             self.decode_steps += count
-        if not self.keep:
-            self._entries.extend([count, start, total, num_decodes])
-            return
-        cache, free = state.cache, len(state.pool.free)
-        self._entries.extend(
-            [
-                count,
-                start,
-                total,
-                num_decodes,
-                outcome.encode,
-                outcome.host,
-                len(plan.encode),
-                plan.encoder_tokens,
-                plan.num_prefill_tokens,
-                plan.context_tokens,
-                state.pool.num_blocks - free,
-                cache.held_rows,
-                cache.held_rows - cache.pending_rows + cache.released_rows,
-                len(state.contexts) + len(state.decodes.members),
-                len(state.waiting),
-            ]
-        )
+        return count, total
 
     def decode_log(self) -> tuple[Ints, NDArray[np.int32]]:
         """(end in ns, number of decodes) of every step of the cohort."""
