@@ -8,7 +8,8 @@ from policies.units import in_bytes
 from workloads.request import MultimodalItem
 
 Count = Annotated[int, Field(ge=1, le=2**40)]
-Blocks = Annotated[int, Field(ge=1, le=2**24)]  # each has its number in memory
+MAX_BLOCKS = 2**24  # each has its number in memory
+Blocks = Annotated[int, Field(ge=1, le=MAX_BLOCKS)]
 Unbounded = Literal["unbounded"]
 
 
@@ -68,8 +69,10 @@ class Limits(BaseModel):
     def _raised_tokens(self, largest: MultimodalItem | None) -> tuple[int | Unbounded, list[str]]:
         """The token budget must let the largest item through, since items are never split."""
         tokens = self.encoder_max_num_tokens or self.max_num_batched_tokens
-        if tokens == "unbounded" or largest is None or largest.encoder_tokens <= tokens:
+        if tokens == "unbounded" or largest is None or 2 * largest.encoder_tokens <= tokens:
             return tokens, []
+        if largest.encoder_tokens <= tokens:
+            return tokens, [] if self.encoder_max_num_tokens else [_one_at_a_time(tokens, largest)]
         note = f"encoder_max_num_tokens raised from {tokens} to {largest.encoder_tokens}, this scenario's largest item"
         return largest.encoder_tokens, [note]
 
@@ -85,3 +88,10 @@ class Limits(BaseModel):
             f"{in_bytes(least * row_bytes)} ({least} rows): one iteration's embeddings"
         )
         return least, [note]
+
+
+def _one_at_a_time(tokens: int, largest: MultimodalItem) -> str:
+    return (
+        f"encoder_max_num_tokens is left out, so {tokens} as max_num_batched_tokens: "
+        f"one item of this scenario's largest ({largest.encoder_tokens} tokens) an iteration"
+    )

@@ -148,14 +148,14 @@ def _write_iterations(run: Run, path: Path) -> None:
 
 
 def _grouped(pieces: Iterable[Columns]) -> Iterator[pa.Table]:
-    """Small pieces together."""
-    group: list[pa.Table] = []
+    """Small pieces together, cut every ROWS rows however they came, so that equal tables are equal files."""
+    rest = ITERATIONS.empty_table()
     for piece in pieces:
-        group.append(pa.Table.from_pydict(piece, schema=ITERATIONS))
-        if sum(table.num_rows for table in group) >= ROWS:
-            yield pa.concat_tables(group)
-            group.clear()
-    yield pa.concat_tables([*group, ITERATIONS.empty_table()])
+        rest = pa.concat_tables([rest, pa.Table.from_pydict(piece, schema=ITERATIONS)])
+        while rest.num_rows >= ROWS:
+            yield rest.slice(0, ROWS)
+            rest = rest.slice(ROWS)
+    yield rest
 
 
 def remove_plots(folder: Path) -> None:

@@ -18,6 +18,8 @@ def peak_tokens(done: pd.DataFrame, step_ends: Ints, step_tokens: NDArray[Any], 
     `step_ends` (ns) and `step_tokens` tell when how many tokens were decoded; first tokens come from prefills, so from
     the requests. `start` and `end` are in seconds.
     """
+    if not end > start:  # nobody was served
+        return math.nan
     window = round(start * 1e9), round(end * 1e9)
     first = np.sort(np.rint(done["first_token"].to_numpy(float) * 1e9).astype(np.int64))
     pieces = [_per_second(first, np.ones(len(first), np.int64), window)]

@@ -8,13 +8,13 @@ from typing import NamedTuple
 import numpy as np
 import simpy
 
-from policies.limits import Limits
+from policies.limits import MAX_BLOCKS, Limits
 from policies.serving import ServingState
 from sim.clients import open_loop, start_users
 from sim.clock import now
 from sim.cost_model import CostModel
 from sim.engine import Engine
-from sim.front_end import Preparation
+from sim.front_end import FrontEnd, Preparation
 from sim.memory import MemoryLedger
 from sim.profiles import Profile, load_profile
 from sim.recorder import Recorder
@@ -40,6 +40,8 @@ def resolve(scenario: Scenario) -> Resolved:
     limits, notes = scenario.engine.resolve(largest_item=largest, row_bytes=row_bytes, budgeted=budgeted)
     if limits.num_kv_blocks is None:
         limits = limits.model_copy(update={"num_kv_blocks": _kv_blocks(scenario, limits, profile)})
+    if largest is not None and scenario.front_end == FrontEnd():
+        notes.append("front_end is left out: images are prepared in no time")
     if profile.model != model.name:
         notes.append(f"priced as {profile.model}: profile {scenario.profile} was not measured on {model.name}")
     return Resolved(scenario.model_copy(update={"engine": limits}), profile, notes)
@@ -49,13 +51,14 @@ def _kv_blocks(scenario: Scenario, limits: Limits, profile: Profile) -> int:
     """What an engine that profiles its encoder leaves for the KV cache; none did before budgets."""
     model, ledger = scenario.model, MemoryLedger.from_profile(profile)
     tokens, rows = limits.encoder_max_num_tokens, limits.encoder_cache_rows
-    return ledger.num_kv_blocks(
+    blocks = ledger.num_kv_blocks(
         limits.free_gpu_memory_fraction,
         limits.block_size,
         model.kv_bytes_per_token,
         boundary_encoder_tokens=tokens if isinstance(tokens, int) else 0,
         encoder_cache_bytes=rows * model.embedding_row_bytes if isinstance(rows, int) else 0,
     )
+    return min(blocks, MAX_BLOCKS)
 
 
 class World:

@@ -342,7 +342,24 @@ def test_the_notes_say_what_was_changed() -> None:
     """The raise and the clamp in a run's own output."""
     r = small(engine={"encoder_max_num_tokens": 128, "encoder_cache_max_bytes": 1, "max_num_batched_tokens": 2048})
     assert r.limits.encoder_max_num_tokens == 1024 and r.limits.encoder_cache_rows == 2048
-    assert [note.split()[0] for note in r.notes] == ["encoder_max_num_tokens", "encoder_cache_max_bytes"]
+    assert [note.split()[0] for note in r.notes] == ["encoder_max_num_tokens", "encoder_cache_max_bytes", "front_end"]
+
+
+def test_the_notes_name_defaults_that_decide() -> None:
+    """A token budget left out that holds one of the largest images, and a front end that costs nothing."""
+    r = small(engine={"max_num_batched_tokens": 2000, "encoder_cache_rows": 10_000}, front_end={"workers": 2})
+    assert r.notes == [
+        "encoder_max_num_tokens is left out, so 2000 as max_num_batched_tokens: "
+        "one item of this scenario's largest (1024 tokens) an iteration"
+    ]
+    roomy = small(engine={"encoder_max_num_tokens": 1200, "encoder_cache_rows": 10_000}, front_end={"workers": 2})
+    assert roomy.notes == []
+
+
+@pytest.mark.parametrize("measure", [{"warmup": 1e8}, {"warmup_requests": 6}, {"warmup": 1e8, "iterations": False}])
+def test_a_warmup_longer_than_the_run_leaves_nothing_to_sum_up(measure: dict[str, Any]) -> None:
+    r = small(measure=measure)
+    assert r.verdict == "finished" and r.summary["completed"] == 0 and r.summary["mean_ttft_ms"] is None
 
 
 PACKED = {

@@ -189,3 +189,10 @@ def test_stalls_are_the_long_iterations_that_carried_decodes() -> None:
     assert stalls["encoding"].tolist() == [[7, 8], []] and stalls["prefilling"].tolist() == [[], [9]]
     assert blame(stalls) == {"encode": 3, "prefill": 2, "encode and prefill": 0, "decodes alone": 0}
     assert stall_attribution(batches, 1.0).empty
+
+
+def test_a_run_in_which_nobody_was_served_has_a_summary() -> None:
+    table = requests([[0], [0.5]]).assign(first_token=np.nan, finish=np.nan, ttft=np.nan, e2el=np.nan, status="stalled")
+    steps = np.array([1_000_000_000]), np.array([1])
+    summary = summarise(table, NO_GAPS, decode_steps=steps)
+    assert summary["stalled"] == 2 and summary["max_output_tokens_per_s"] is None and summary["duration"] is None

@@ -131,6 +131,11 @@ def test_memory_stress_runs_out_of_memory_without_a_budget(kind: str) -> None:
     assert reasons and all(reason.startswith("out of memory: encoding ") for reason in reasons)
 
 
+def test_deadlock_stalls_wholly_under_fcfs() -> None:
+    stalled = under("deadlock", "fcfs")
+    assert (stalled.verdict, stalled.summary["completed"], stalled.summary["stalled"]) == ("stalled", 0, 3)
+
+
 def test_deadlock_stalls_and_footprint_finishes() -> None:
     stalled, finished = under("deadlock", "head_of_line"), under("deadlock", "footprint")
     assert stalled.verdict == "stalled"
