@@ -10,7 +10,11 @@ from importlib.metadata import version as installed_version
 from pathlib import Path
 from typing import Annotated
 
-import typer
+try:
+    import typer
+except KeyboardInterrupt:
+    print("interrupted", file=sys.stderr)
+    sys.exit(130)
 
 INTERRUPTED = 130
 
@@ -82,21 +86,27 @@ def run(scenarios: Scenarios, set_: Sets = [], out: Out = None, no_plots: NoPlot
 @app.command()
 def policies() -> None:
     """List the scheduling policies, with sources."""
-    from policies import POLICIES
-    from sim.policy_list import policy_list
-    from sim.tables import new_console
+    with _failures():
+        from policies import POLICIES
+        from sim.policy_list import policy_list
+        from sim.printing import printing
+        from sim.tables import new_console
 
-    typer.echo(policy_list(POLICIES, new_console().width))
+        with printing():
+            typer.echo(policy_list(POLICIES, new_console().width))
 
 
 @app.command()
 def schema() -> None:
     """Print the JSON schema of scenarios, for editors."""
-    import json
+    with _failures():
+        import json
 
-    from sim import Scenario
+        from sim import Scenario
+        from sim.printing import printing
 
-    typer.echo(json.dumps(Scenario.model_json_schema(), indent=2))
+        with printing():
+            typer.echo(json.dumps(Scenario.model_json_schema(), indent=2))
 
 
 @contextmanager
@@ -104,13 +114,30 @@ def _failures() -> Iterator[None]:
     """Wrong input is one line and exit code 2; an interrupt, Ctrl-C or SIGTERM, is 130."""
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
+        yield
+    except KeyboardInterrupt:
+        raise _interrupted() from None
+    except Exception as error:
+        if _by_interrupt(error):
+            raise _interrupted() from None
+        from sim.printing import one_line
         from workloads.errors import InputError
 
-        try:
-            yield
-        except InputError as error:
-            print(f"error: {error}", file=sys.stderr)
-            raise typer.Exit(2) from None
-    except KeyboardInterrupt:
-        print("interrupted", file=sys.stderr)
-        raise typer.Exit(INTERRUPTED) from None
+        if not isinstance(error, InputError):
+            raise
+        print(f"error: {one_line(str(error))}", file=sys.stderr)
+        raise typer.Exit(2) from None
+
+
+def _interrupted() -> typer.Exit:
+    print("interrupted", file=sys.stderr)
+    return typer.Exit(INTERRUPTED)
+
+
+def _by_interrupt(error: BaseException | None) -> bool:
+    """Whether an interrupt is behind it: imports and pydantic's schemas turn one into errors of their own."""
+    while error is not None and not isinstance(error, KeyboardInterrupt):
+        if type(error).__name__ == "SchemaError" and "KeyboardInterrupt" in str(error):
+            return True
+        error = error.__cause__ or error.__context__
+    return error is not None

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from sim.output import remove_plots, write_run, writing
+from sim.files import usable, writing
+from sim.output import remove_plots, write_run
+from sim.printing import printing
 from sim.progress import ProgressBar
 from sim.published_table import published_tables
 from sim.reasons import turned_away, waiting
@@ -25,9 +27,9 @@ class RunCommand:
     def __init__(self, files: Sequence[Path], sets: Sequence[str], out: Path | None, plots: bool) -> None:
         self.plots = plots
         self.console = new_console()
-        variants = expand(files, sets)
+        variants = expand([usable(file) for file in files], sets)
         self.checked = [(variant, variant.resolve()) for variant in variants]
-        self.base = out or Path("runs", self._name())
+        self.base = usable(out) if out else Path("runs", self._name())
         self.folders = [self.base / name for name in folder_names([variant.label for variant in variants])]
         if len(variants) == 1:
             self.folders = [self.base]
@@ -47,7 +49,8 @@ class RunCommand:
             if not self._interrupted:
                 self._simulate(variant, resolved, folder)
         plots = self._write_plots()
-        self._report(plots)
+        with printing():
+            self._report(plots)
         if self._interrupted:
             return INTERRUPTED
         return 0 if all(run.verdict == "finished" for _, run in self.done) else INCOMPLETE

@@ -9,6 +9,7 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
+from sim.printing import short
 from sim.yaml_text import shown
 
 Location = tuple[int | str, ...]
@@ -29,7 +30,7 @@ def complaint(kind: type[BaseModel], error: ValidationError, content: Any) -> tu
     place = _place(deepest, content)
     same = [details for details in alike if _place(details, content) == place]
     kinds = ("kind",) if deepest["type"] == "union_tag_invalid" else ()
-    return ".".join(map(str, (*place, *kinds))), _message(kind, same, _parent(content, place))
+    return short(".".join(map(str, (*place, *kinds)))), _message(kind, same, _parent(content, place))
 
 
 def _place(details: Details, content: Any) -> Location:
@@ -60,7 +61,7 @@ def _parent(content: Any, place: Location) -> Any:
 
 
 def _message(kind: type[BaseModel], same: list[Details], parent: Any) -> str:
-    first = same[0]
+    first = next((details for details in same if details["type"] in ("too_short", "too_long")), same[0])
     match first["type"]:
         case "extra_forbidden":
             of_kind = f" for kind {parent['kind']}" if isinstance(parent, dict) and "kind" in parent else ""
@@ -73,7 +74,9 @@ def _message(kind: type[BaseModel], same: list[Details], parent: Any) -> str:
         case "missing":
             return "is missing"
         case "too_short":
-            return "is empty"
+            return "is empty; it needs at least one entry"
+        case "too_long":
+            return f"has {first['ctx']['actual_length'] or 'more'} entries; it has at most {first['ctx']['max_length']}"
         case "value_error":
             return str(first["ctx"]["error"])
         case _:

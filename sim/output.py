@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import json
-import os
 import platform
 import re
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -19,9 +17,9 @@ import pyarrow.parquet as pq
 import yaml
 from pydantic import BaseModel
 
+from sim.files import remove_empty, remove_partials, whole, writing
 from sim.iteration_log import COLUMNS, TIMES, Columns
 from sim.result import Run
-from workloads.errors import InputError
 from workloads.sizes import ChoiceSize, FixedSize
 
 PACKAGES = ("tandem-serving", "numpy", "simpy", "pandas", "pyarrow")
@@ -44,6 +42,7 @@ def write_run(run: Run, label: str, folder: Path) -> None:
     with writing(folder):
         folder.mkdir(parents=True, exist_ok=True)
         remove_plots(folder / "plots")
+        remove_partials(folder)
         (folder / "run.json").unlink(missing_ok=True)
         run.itl_sample  # noqa: B018  # unrolls the iterations, which both threads need
         with ThreadPoolExecutor(2) as beside:  # writing tables needs little of Python
@@ -159,27 +158,9 @@ def _grouped(pieces: Iterable[Columns]) -> Iterator[pa.Table]:
 
 
 def remove_plots(folder: Path) -> None:
-    """Those that an earlier run left there, and nothing else."""
+    """Those that an earlier run left there, and the folder with them if nothing else is in it."""
     for path in folder.glob("*.png"):
         if PLOTS.fullmatch(path.name):
-            path.unlink()
-
-
-@contextmanager
-def whole(path: Path) -> Iterator[Path]:
-    """A name to write to, which becomes `path` if all goes well and else vanishes."""
-    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
-    try:
-        yield partial
-        partial.replace(path)
-    finally:
-        partial.unlink(missing_ok=True)
-
-
-@contextmanager
-def writing(folder: Path) -> Iterator[None]:
-    """What the file system refuses is the user's error, in one line."""
-    try:
-        yield
-    except OSError as error:
-        raise InputError(f"{error.filename or folder}: cannot be written: {error.strerror or error}") from None
+            path.unlink(missing_ok=True)
+    remove_partials(folder)
+    remove_empty(folder)

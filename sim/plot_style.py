@@ -9,6 +9,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
 
+from sim.files import whole
+
 # Okabe and Ito, "Color Universal Design" (2008)
 ORANGE, SKY, GREEN = "#E69F00", "#56B4E9", "#009E73"
 BLUE, VERMILION, PURPLE, BLACK = "#0072B2", "#D55E00", "#CC79A7", "#000000"
@@ -136,6 +138,7 @@ def number(value: float) -> str:
 
 def save(fig: Figure, path: Path) -> Path:
     """Whole or not at all, and without dates or versions inside."""
-    partial = path.with_name(path.name + ".partial")
-    fig.savefig(partial, format="png", metadata={"Software": None})
-    return partial.replace(path)
+    path.parent.mkdir(parents=True, exist_ok=True)  # another run into the same folder may have removed it
+    with whole(path) as partial:
+        fig.savefig(partial, format="png", metadata={"Software": None})
+    return path

@@ -30,7 +30,6 @@ __all__ = [
 
 def write_plots(runs: Runs, folder: Path) -> list[Path]:
     """Write every plot into `folder` and say where; with several variants, theirs end in `-<label>`."""
-    folder.mkdir(parents=True, exist_ok=True)
     gc.freeze()  # figures are full of cycles; looking for them among everything else took a tenth of the time
     try:
         return [save(fig, folder / f"{name}.png") for name, fig in _figures(runs)]

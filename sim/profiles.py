@@ -44,7 +44,9 @@ def load_profile(name_or_path: str | Path, root: Path = REPOSITORY) -> Profile:
     try:
         content = path.read_bytes()
         profile = Profile.model_validate_json(content)
-    except OSError:
+    except OSError as error:
+        if str(name_or_path).endswith(".json"):
+            raise InputError(f"no profile {str(path)!r}: {error.strerror}") from None
         raise InputError(f"no profile {str(name_or_path)!r}; {_nearest(str(name_or_path), root)}") from None
     except ValidationError as error:
         raise InputError(f"{path}: {first_problem(error)}") from None

@@ -16,7 +16,8 @@ class ProgressBar:
 
     def __init__(self, label: str, total: int | None) -> None:
         """`total` requests, where that is known beforehand."""
-        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+        label_column = TextColumn("{task.description}", markup=False)
+        columns = (label_column, BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
         console = Console(file=sys.stderr)
         self._shown = console.is_terminal
         self._bar = Progress(*columns, console=console, transient=True, auto_refresh=False)

@@ -2,7 +2,7 @@
 
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, model_validator
+from pydantic import AfterValidator, FiniteFloat, model_validator
 
 from policies import POLICIES
 from sim.complaints import nearest
@@ -36,8 +36,8 @@ class PublishedFigure(Frozen):
 
     metric: Annotated[str, AfterValidator(_metric)]
     policy: str = "head_of_line"
-    value: float | None = None  # as published, in the metric's unit
-    change_percent: float | None = None  # as published, from `against` to `policy`
+    value: FiniteFloat | None = None  # as published, in the metric's unit
+    change_percent: FiniteFloat | None = None  # as published, from `against` to `policy`
     change_words: str | None = None  # in place of it: "parity", "within 3 %", where no figure was published
     against: str | None = None
     note: str = ""  # what the publication calls it, and its spread

@@ -108,7 +108,7 @@ def _of(figure: PublishedFigure) -> str:
 def _published(figure: PublishedFigure) -> str:
     if figure.change_words is not None:
         return figure.change_words
-    return number(figure.value) if figure.value is not None else f"{figure.change_percent:+.1f} %"
+    return number(figure.value) if figure.value is not None else percent(figure.change_percent or 0.0)
 
 
 def simulated(figure: PublishedFigure, by_policy: ByPolicy) -> str:
@@ -121,7 +121,12 @@ def simulated(figure: PublishedFigure, by_policy: ByPolicy) -> str:
     if figure.against is None:
         return number(values[0])
     before, after = values
-    return f"{(after - before) / before * 100:+.1f} %" if before else "-"
+    return percent((after - before) / before * 100) if before else "-"
+
+
+def percent(change: float) -> str:
+    """A change; of none there is no sign."""
+    return f"{change:+.1f} %" if round(change, 1) else "0.0 %"
 
 
 def number(value: Any) -> str:

@@ -16,7 +16,9 @@ from sim.scenario import Scenario
 from sim.stalled import blockers
 from sim.world import Resolved, World, resolve
 from workloads.errors import InputError
+from workloads.frozen import LATEST
 
+TOO_LONG = "the run goes past 146 years: iterations take too long with the profile's coefficients"
 Progress = Callable[[int], None]  # is told how many requests are done
 
 
@@ -51,6 +53,10 @@ def simulate_resolved(checked: Resolved, *, progress: Progress | None = None) ->
         verdict = "interrupted"
     except OutOfMemoryError:
         verdict = "out of memory"
+    except OverflowError as error:
+        raise InputError(TOO_LONG) from error
+    if now(world.env) > LATEST:
+        raise InputError(TOO_LONG)
     if verdict == "finished" and world.recorder.under_way:
         verdict = "stalled"
     blocked = _close(world, resolved, verdict)

@@ -11,6 +11,7 @@ from pydantic import AfterValidator, Field, ValidationInfo
 
 from policies import AnyPolicy
 from policies.limits import Limits
+from sim.files import usable
 from sim.front_end import FrontEnd
 from sim.profiles import load_profile
 from sim.published import Published
@@ -67,7 +68,7 @@ class Scenario(Frozen):
     """One run, ready to be simulated: `Scenario.load("scenarios/x.yaml", {"policy.kind": "fcfs"})`."""
 
     name: Annotated[str, AfterValidator(_name)] = "scenario"  # left out: the file's
-    seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
+    seed: Annotated[int, Field(ge=0, le=2**62)] = 0
     model: Model
     profile: Annotated[str, AfterValidator(_profile)]  # `<device>/<model>` in scenarios/profiles, or a JSON file
     workload: AnyWorkload
@@ -86,4 +87,4 @@ class Scenario(Frozen):
 
         Raises InputError, one line with the file and the path in it, for whatever is wrong.
         """
-        return load(cls, Path(path), set or {})
+        return load(cls, usable(path), set or {})

@@ -12,7 +12,7 @@ from pydantic import BaseModel, ValidationError
 
 from sim.complaints import complaint
 from sim.unsupported import refusal
-from sim.yaml_text import read, shown
+from sim.yaml_text import DEEPEST, check_ends, read, shown
 from workloads.errors import InputError
 
 M = TypeVar("M", bound=BaseModel)
@@ -20,11 +20,13 @@ M = TypeVar("M", bound=BaseModel)
 
 def load(kind: type[M], file: Path, changes: Mapping[str, Any]) -> M:
     """The object that the file describes; its name is the file's unless it says otherwise."""
+    _check_changes(changes)
     content = {"name": default_name(file), **read(file)}
     for path, value in changes.items():
         try:
+            check_ends(value)
             assign(content, path, value)
-        except InputError as error:
+        except ValueError as error:
             raise InputError(f"{file}: --set {path}: {error}") from None
     try:
         _refuse(content)
@@ -36,6 +38,15 @@ def load(kind: type[M], file: Path, changes: Mapping[str, Any]) -> M:
         raise InputError(f"{file}: {error}") from None
 
 
+def _check_changes(changes: Any) -> None:
+    """Python's callers may give anything."""
+    if not isinstance(changes, Mapping):
+        raise InputError(f"set is a mapping of dotted paths to values, not {shown(changes)}")
+    for path in changes:
+        if not isinstance(path, str):
+            raise InputError(f"set: a path is text like 'workload.arrivals.rate', not {shown(path)}")
+
+
 def default_name(file: Path) -> str:
     """The file's, without whatever a name cannot have."""
     return re.sub(r"[^\w.+-]+", "_", file.stem).lstrip(".+-")[:80] or "scenario"
@@ -44,6 +55,8 @@ def default_name(file: Path) -> str:
 def assign(content: dict[Any, Any], path: str, value: Any) -> None:
     """Set a dotted path; sections on the way must be mappings or lists, or absent or null, and are made then."""
     *way, last = path.split(".")
+    if len(way) >= DEEPEST:
+        raise InputError("not a path: it has too many parts")
     node: Any = content
     for depth, part in enumerate(way):
         key = _key(node, part)

@@ -27,9 +27,15 @@ def print_table(console: Console, runs: Runs) -> None:
 
 
 def new_console() -> Console:
-    """On stdout; where nobody looks, lines are as long as they need to be."""
-    console = Console()
-    return console if console.is_terminal else Console(width=WIDE)
+    """On stdout, with everything as it is written; where nobody looks, lines are as long as they need to be."""
+    console = _Console(markup=False, emoji=False)
+    return console if console.is_terminal else _Console(width=WIDE, markup=False, emoji=False)
+
+
+class _Console(Console):
+    def on_broken_pipe(self) -> None:
+        """Leaves it to the caller, where rich would exit."""
+        raise BrokenPipeError
 
 
 def say(console: Console, text: str) -> None:

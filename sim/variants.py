@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from sim.printing import LONGEST, short
 from sim.scenario import Scenario
 from sim.world import Resolved, resolve
 from sim.yaml_text import parse, written
@@ -78,8 +79,8 @@ def option(text: str) -> Option:
     """`path=value` or `path=value,value`, each value in YAML."""
     path, equals, values = text.partition("=")
     path = path.strip()
-    if not equals or not path:
-        raise InputError(f"--set {text}: reads like path=value, as in policy.kind=fcfs")
+    if not equals or not path or len(path) > LONGEST:
+        raise InputError(f"--set {short(text)}: reads like path=value, as in policy.kind=fcfs")
     return Option(path, tuple((value, _value(path, value)) for value in split(values)))
 
 
@@ -89,7 +90,7 @@ def _value(path: str, text: str) -> Any:
     try:
         return parse(text)
     except InputError as error:
-        raise InputError(f"--set {path}: {text}: {error}") from None
+        raise InputError(f"--set {path}: {short(text)}: {error}") from None
 
 
 def split(text: str) -> list[str]:

@@ -1,15 +1,18 @@
 """The command `tandem`: what it writes, prints and returns."""
 
 import json
+import os
 import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pandas as pd
 import pytest
 import yaml
+from pydantic_core import SchemaError
 from rich.console import Console
 from typer.testing import CliRunner, Result
 
@@ -17,9 +20,12 @@ import sim.command
 from cli import app
 from policies import POLICIES
 from sim import Scenario, run
-from sim.output import PLOTS, whole, write_run
+from sim.command import RunCommand
+from sim.files import whole
+from sim.output import PLOTS, write_run
 from sim.policy_list import policy_list
 from sim.result import Run
+from workloads.errors import InputError
 
 KINDS = [policy.model_fields["kind"].default for policy in POLICIES]
 TIGHT = "tests/data/scenario.yaml"
@@ -308,6 +314,89 @@ def test_a_corrupt_line_of_a_trace_is_named(tmp_path: Path) -> None:
     assert result.stderr.count("\n") == 1
 
 
+def test_an_error_stays_one_short_line(tmp_path: Path) -> None:
+    for text in ("se\ned=1", "x" * 5000, "a b " * 2000 + "=[", "seed=" + "9 " * 3000 + "\n"):
+        result = tandem("run", TIGHT, "--set", text, "--out", tmp_path)
+        assert result.exit_code == 2
+        assert result.stderr.count("\n") == 1 and len(result.stderr) < 700
+    assert "--set se\\ned" in tandem("run", TIGHT, "--set", "se\ned=1").stderr
+    file = tmp_path / "a.yaml"
+    file.write_text(yaml.safe_dump({"k\ney" * 500: 1}))
+    result = tandem("run", file)
+    assert result.stderr.count("\n") == 1 and len(result.stderr) < 700
+
+
+@pytest.mark.parametrize("name", ["b\udcff", "a\0b"])
+def test_paths_that_cannot_be_are_refused_before_anything_runs(tmp_path: Path, name: str) -> None:
+    tight, bad = Path(TIGHT), tmp_path / name
+    for files, out in (([tight], bad), ([bad], tmp_path), ([tight, bad], tmp_path)):
+        with pytest.raises(InputError, match="path"):
+            RunCommand(files, [], out, plots=False)
+    with pytest.raises(InputError, match="path"):
+        run(name)
+
+
+SMALL = ["run", TIGHT, "--no-plots", "--set", "workload.num_requests=3"]
+COMMAND = [sys.executable, "-W", "error", "-c", "import cli; cli.app()"]
+
+
+def test_whoever_stops_reading_gets_all_files(tmp_path: Path) -> None:
+    command = [*COMMAND, *SMALL, "--out", tmp_path]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout and process.stderr
+        process.stdout.close()
+        assert process.stderr.read() == ""
+    assert process.returncode == 0
+    assert names(tmp_path) == FILES
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="has no /dev/full")
+@pytest.mark.parametrize("arguments", [SMALL, ["schema"]])
+def test_a_full_disk_below_stdout_is_one_line(tmp_path: Path, arguments: list[str]) -> None:
+    command = [*COMMAND, *arguments, *(["--out", str(tmp_path)] if arguments is SMALL else [])]
+    with Path("/dev/full").open("w") as full:
+        result = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True)
+    assert result.returncode == 2
+    assert result.stderr == "error: stdout: cannot be written: No space left on device\n"
+
+
+def test_what_a_user_wrote_is_printed_as_it_is(tmp_path: Path) -> None:
+    scenario = yaml.safe_load(Path(TIGHT).read_text())
+    figures = [
+        {"metric": "completed", "policy": "fcfs", "change_words": "[/] :smile:", "against": "eager", "note": "[/x]"},
+        {"metric": "completed", "policy": "fcfs", "change_percent": -0.04, "against": "fcfs"},
+    ]
+    scenario["published"] = {"source": "[red]us", "figures": figures}
+    files = [tmp_path / "[red]" / "a.yaml", tmp_path / "[" / "b]" / "a.yaml"]
+    for file in files:
+        file.parent.mkdir(parents=True)
+        file.write_text(yaml.safe_dump(scenario))
+    sets = ["--set", "policy.kind=fcfs"]
+    output = simulated(tmp_path / "out", *files, *sets).output
+    assert all(words in output for words in ("[/] :smile:", "[/x]", "published by [red]us", "[red] ", "[/b]"))
+    (row,) = {line for line in output.splitlines() if "fcfs against fcfs" in line}
+    assert row.count(" 0.0 %") == 2 and "-0.0" not in row and "+0.0" not in row
+
+
+@pytest.mark.parametrize("field", ["value", "change_percent"])
+def test_published_figures_are_finite(tmp_path: Path, field: str) -> None:
+    figure = {"metric": "completed", field: float("nan"), **({"against": "fcfs"} if "_" in field else {})}
+    published = yaml.safe_dump({"source": "us", "figures": [figure]}, default_flow_style=True, width=1000).strip()
+    result = tandem("run", TIGHT, "--set", f"published={published}", "--out", tmp_path)
+    assert result.exit_code == 2
+    assert f"published.figures.0.{field}: should be a finite number, not nan" in result.stderr
+
+
+def test_a_rerun_removes_what_earlier_ones_left(tmp_path: Path) -> None:
+    ours = [tmp_path / ".requests.parquet.999999999.partial", tmp_path / "plots" / ".stalls.png.999999999.partial"]
+    running = tmp_path / f".run.json.{os.getppid()}.partial"
+    (tmp_path / "plots").mkdir()
+    for path in (*ours, running, tmp_path / "plots" / "stalls.png"):
+        path.touch()
+    simulated(tmp_path, TIGHT, "--set", "workload.num_requests=3")
+    assert names(tmp_path) == sorted([*FILES, running.name])
+
+
 def test_a_file_appears_whole_or_not_at_all(tmp_path: Path) -> None:
     path = tmp_path / "table"
     path.write_text("old")
@@ -360,9 +449,28 @@ def test_an_interrupt_writes_what_has_finished(tmp_path: Path, number: signal.Si
     assert requests["request_id"].is_unique
 
 
-def test_an_interrupt_while_checking_scenarios_is_no_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
-    def interrupted(*_: object) -> None:
+def wrapped() -> None:
+    """As Python 3.11 does where a class is being made."""
+    try:
         raise KeyboardInterrupt
+    except KeyboardInterrupt as error:
+        raise RuntimeError("Error calling __set_name__") from error
+
+
+def in_words() -> None:
+    raise SchemaError('Error building "model" validator:\n  KeyboardInterrupt:')
+
+
+def plain() -> None:
+    raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("interrupt", [plain, wrapped, in_words])
+def test_an_interrupt_while_checking_scenarios_is_no_traceback(
+    interrupt: Callable[[], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*_: object) -> None:
+        interrupt()
 
     monkeypatch.setattr(sim.command, "expand", interrupted)
     result = tandem("run", TIGHT)

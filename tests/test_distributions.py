@@ -127,6 +127,7 @@ def test_only_values_with_weight_are_drawn(weights, seed):
         ("{kind: lognormal, mean: 1.0e+300, sigma: 1, max: 9}", "less than or equal to 1000000000"),
         ("{kind: lognormal, mean: 1.0e-300, sigma: 1, max: 9}", "too near to zero"),
         ("{kind: zipf}", "zipf"),
+        ("{kind: empirical, values: {1: 1, '1': 9}}", "the same value stands twice"),
     ],
 )
 def test_wrong_lengths(text, message):
@@ -170,6 +171,7 @@ def test_the_largest_size_is_the_one_with_most_rows():
         ("{kind: uniform, width: {min: 5, max: 4}, height: {min: 5, max: 5}}", "min 5 exceeds max 4"),
         ("{kind: uniform, width: {min: 1, max: 400}, height: {min: 1, max: 5}}", "aspect ratio"),
         ("1024", "reads like 1024x768, got 1024"),
+        ("[1024]", "reads like 1024x768, got 1 numbers"),
         ("65536x65536", "less than or equal to 65535"),
         ("{kind: uniform, width: {min: 400, max: 8000}, height: {min: 400, max: 8000}}", "at most 16777216 sizes"),
         ("{kind: choice, values: [[64, 64]], weights: [1.0e+308]}", "less than or equal to"),

@@ -5,6 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from frames import Run, gaps, iterations, requests
+from matplotlib.figure import Figure
 
 from policies.limits import Limits
 from sim.binning import MAX_BINS, binned
@@ -61,6 +62,17 @@ def test_variants_share_the_comparisons(tmp_path: Path) -> None:
     assert {path.stem for path in paths} == COMPARISONS | single | {"request_gantt-none"}
     assert all(path.stat().st_size > 5000 for path in paths)
     assert sorted(paths) == sorted((tmp_path / "new").iterdir())  # nothing half-written is left
+
+
+def test_an_interrupted_plot_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(fig: Figure, path: Path, **_: object) -> None:
+        path.write_text("half")
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Figure, "savefig", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        write_plots([("x", ODD_RUNS["nothing"])], tmp_path)
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_labels_that_would_share_a_file_do_not(tmp_path: Path) -> None:

@@ -1,5 +1,7 @@
 """Scenario files: what is wrong with one is said in one line, with the file, the place in it and the nearest name."""
 
+import itertools
+import json
 import time
 from pathlib import Path
 from typing import Any
@@ -19,6 +21,13 @@ USERS = {"kind": "concurrency", "users": 3}
 SIZE = {"size": "512x512"}
 KINDS = "eager, fcfs, footprint, head_of_line, unbudgeted"
 FIGURE = {"metric": "completed", "value": 1}
+
+
+DEEP: list[Any] = []
+for _ in range(5000):
+    DEEP = [DEEP]
+ITSELF: list[Any] = []
+ITSELF.extend([ITSELF, ITSELF])
 
 
 def figures(**changes: Any) -> dict[str, Any]:
@@ -86,7 +95,17 @@ SET = [
     ("workload.images.size", "5000x10", "workload.images.size: an image's aspect ratio must not exceed 200"),
     ("workload.images.size", "abc", "workload.images.size: a size reads like 1024x768, got 'abc'"),
     ("workload.text_tokens", -5, "workload.text_tokens: should be greater than or equal to 0, not -5"),
-    ("workload.text_tokens", {"kind": "choice", "values": []}, "workload.text_tokens.values: is empty"),
+    ("workload.text_tokens", {"kind": "choice", "values": []}, "workload.text_tokens.values: is empty; it needs"),
+    ("workload.text_tokens", {"kind": "empirical", "values": []}, "workload.text_tokens.values: is empty; it needs"),
+    ("workload", {"kind": "mix", "clients": []}, "workload.clients: is empty; it needs at least one entry"),
+    ("workload", {"kind": "servegen", "path": "x", "clients": []}, "workload.clients: is empty; it needs at least"),
+    ("workload", {"kind": "azure", "path": "a\0b"}, "workload.path: a path has no NUL character"),
+    ("workload.images", [SIZE] * 101, "workload.images: has 101 entries; it has at most 100"),
+    ("workload.images.size", [1024], "workload.images.size: a size reads like 1024x768, got 1 numbers"),
+    ("engine", {(1, 2): 3}, "engine.(1, 2): keys should be strings, not a list"),
+    (".".join("a" * 5000), 1, ".".join("a" * 5000) + ": not a path: it has too many parts"),
+    ("seed", DEEP, "seed: not a scenario's: it contains itself, is nested too deeply"),
+    ("seed", ITSELF, "seed: not a scenario's: it contains itself, is nested too deeply"),
     ("workload.text_tokens.min", 3000, "workload.text_tokens: min 3000 exceeds max 2000"),
     ("workload.output_tokens", {"kind": "empirical", "values": {5: -1}}, "workload.output_tokens.values.5: should be"),
     ("workload.arrivals", SEGMENTS, "workload.arrivals.segments.0.rat: unknown key; nearest: rate"),
@@ -118,7 +137,9 @@ SET = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("path", "value", "message"), SET, ids=[f"{path}={value}"[:60] for path, value, _ in SET])
+@pytest.mark.parametrize(
+    ("path", "value", "message"), SET, ids=[f"{path[:40]} {message[-30:]}" for path, _, message in SET]
+)
 def test_a_wrong_value_is_named_with_its_place(path: str, value: Any, message: str) -> None:
     assert complaint(BASE, {path: value}).removeprefix("--set ").startswith(message)
 
@@ -126,6 +147,13 @@ def test_a_wrong_value_is_named_with_its_place(path: str, value: Any, message: s
 def test_what_was_set_is_told_from_what_the_file_says() -> None:
     assert complaint(BASE, {"seed": -1}).startswith("--set seed: ")
     assert complaint(BASE, {"workload.arrivals.kind": "poisson"}).startswith("workload.arrivals.burstiness: ")
+
+
+def laughs(level: str) -> str:
+    """Nine levels of nine aliases."""
+    names = "abcdefghij"
+    lines = [f"{new}: &{new} " + level.format(", ".join([f"*{old}"] * 9)) for old, new in itertools.pairwise(names)]
+    return "\n".join(["a: &a {x: 1}", *lines])
 
 
 FILES = [
@@ -137,7 +165,13 @@ FILES = [
     ("a: [1\n", "not YAML: line 2, column 1: "),
     ("seed: 1\nseed: 2\n", "line 2: seed stands twice"),
     ("engine:\n  block_size: 16\n  block_size: 32\n", "line 3: block_size stands twice"),
-    ("a: &a\n  b: *a\n", "not YAML for a scenario: it contains itself, or is nested too deeply"),
+    ("a: &a\n  b: *a\n", "not YAML for a scenario: it contains itself, is nested too deeply or has more"),
+    ("a: &a\n  <<: *a\n", "not YAML for a scenario: it contains itself"),
+    ("[" * 5000, "not YAML for a scenario: it contains itself, is nested too deeply"),
+    (laughs("[{}]"), "not YAML for a scenario: it contains itself, is nested too deeply or has more"),
+    (laughs("{{<<: [{}]}}"), "not YAML for a scenario: it contains itself, is nested too deeply or has more"),
+    ("engine:\n  <<: 5\n", "not YAML: line 2, column 7: "),
+    ("engine:\n  <<: {a: 1}\n  <<: {b: 1}\n", "line 3: << stands twice"),
     ("a: 1\n---\nb: 2\n", "not YAML: line 2, column 1: "),
     ("a: !!python/object:os.system {}\n", "not YAML: line 1, column 4: could not determine a constructor"),
     ("seed: 99999999999999999999\n", "seed: 1e+20 is too large"),
@@ -153,6 +187,20 @@ def test_a_file_that_is_no_scenario(tmp_path: Path, text: str, message: str) -> 
     file = tmp_path / "x.yaml"
     file.write_text(text)
     assert complaint(file).startswith(message)
+
+
+def test_mappings_are_merged_below_a_mappings_own_keys() -> None:
+    text = "d: &d {x: 1, y: 1}\ne: &e {<<: *d, x: 2}\nf: {<<: [*e, *d], y: 3}\ng: {<<: *e}\n"
+    merged = {"x": 2, "y": 1}
+    assert parse(text) == {"d": {"x": 1, "y": 1}, "e": merged, "f": {"x": 2, "y": 3}, "g": merged}
+    with pytest.raises(InputError, match="line 2: x stands twice"):
+        parse("d: &d {x: 1}\ne: {<<: *d, x: 2, x: 3}")
+
+
+@pytest.mark.parametrize("changes", ["x", 5, {5: 1}, {None: 1}, {("a", "b"): 1}])
+def test_changes_that_are_no_mapping_of_paths(changes: Any) -> None:
+    with pytest.raises(InputError, match=r"^set(: a path is text| is a mapping)[^\n]*$"):
+        run(BASE, changes)
 
 
 def test_files_that_cannot_be_read(tmp_path: Path) -> None:
@@ -250,3 +298,13 @@ def test_a_run_past_the_end_of_the_clock_says_why(changes: dict[str, Any], messa
     with pytest.raises(InputError, match=message) as caught:
         run(BASE, changes)
     assert "146 years" in str(caught.value) and "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["E2", "G1", "P2", "D2"])
+@pytest.mark.parametrize("fast_path", [True, False])
+def test_iterations_past_the_end_of_the_clock_say_why(tmp_path: Path, name: str, fast_path: bool) -> None:
+    profile = json.loads(Path("scenarios/profiles/h200/qwen3-vl-8b.json").read_text())
+    profile["coefficients"][name]["value"] = 1e9
+    (tmp_path / "slow.json").write_text(json.dumps(profile))
+    with pytest.raises(InputError, match=r"^the run goes past 146 years[^\n]*$"):
+        run(BASE, {"profile": str(tmp_path / "slow.json"), "simulation.fast_path": fast_path})

@@ -104,7 +104,10 @@ HEADER = "TIMESTAMP,ContextTokens,GeneratedTokens\n"
          ":3: arrives before the line above"),
         ("azure", HEADER + "2023-13-16 18:15:46,5,5", ":2: month must be in 1..12"),
         ("azure", "TIMESTAMP,GeneratedTokens\n2023-11-16 18:15:46,5", ":1: no column ContextTokens"),
-        ("azure", "TIMESTAMP,NumImages,ContextTokens,GeneratedTokens\n2023-11-16 18:15:46,1,5,5", "give image_size"),
+        ("azure", "NumImages," + HEADER + "1,2023-11-16 18:15:46,5,5", "no sizes; give workload.image_size"),
+        ("azure", HEADER + "2023-11-16 18:15:46,5," + "5" * 200_000, ":2: field larger than field limit"),
+        ("azure", "x" * 200_000, ":1: field larger than field limit"),
+        ("azure", "ContextTokens," + HEADER + "5,2023-11-16 18:15:46,5,5", ":1: column ContextTokens stands twice"),
         ("azure", HEADER, ": no requests"),
         ("azure", "", ": no requests"),
         ("mooncake", '{"timestamp": 0, "input_length": 5, "output_length": 5}\n{"timestamp": 0, "inp', ":2: "),
@@ -113,7 +116,8 @@ HEADER = "TIMESTAMP,ContextTokens,GeneratedTokens\n"
         ("mooncake", '{"timestamp": NaN, "input_length": 5, "output_length": 5}', ":1: "),
         ("mooncake", '{"timestamp": Infinity, "input_length": 5, "output_length": 5}', ":1: "),
         ("mooncake", '{"timestamp": null, "input_length": 5, "output_length": 5}', ":1: "),
-        ("mooncake", '{"timestamp": 0, "input_length": 5, "output_length": 5, "hash_ids": 7}', ":1: "),
+        ("mooncake", '{"timestamp": 0, "input_length": 5, "output_length": 5, "hash_ids": 7}', "must be a list of"),
+        ("mooncake", '{"timestamp": 0, "input_length": 5, "output_length": 5, "hash_ids": "12"}', "must be a list of"),
         ("mooncake", "[1]", ":1: not a JSON object"),
         ("mooncake", "[" * 100_000, ":1: "),
         ("mooncake", '{"timestamp": 1e300, "input_length": 5, "output_length": 5}', ":1: arrives more than 146 years"),
@@ -154,6 +158,8 @@ def test_binary_and_folders_are_no_traces(tmp_path):
     (tmp_path / "trace").write_bytes(b"\xff\xfe\x00")
     assert "not a text file" in failure("mooncake", tmp_path / "trace")
     assert "directory" in failure("mooncake", tmp_path)
+    (tmp_path / "trace").write_bytes(HEADER.encode() + b"2023-11-16 18:15:46,5,5\n\xe9\n")
+    assert failure("azure", tmp_path / "trace") == f"{tmp_path / 'trace'}:3: not a text file in UTF-8"
 
 
 def test_a_window_without_requests():
@@ -173,11 +179,12 @@ def test_a_window_without_requests():
         ({"start": 5, "end": 5}, "end 5 must be after start 5"),
         ({"limit": 0}, "greater than 0"),
         ({"hash_ids": 1}, "Extra"),
+        ({"path": "a\0b"}, "no NUL character"),
     ],
 )
 def test_wrong_options(options, message):
     with pytest.raises(ValidationError, match=message):
-        requests("mooncake", DATA / "mooncake.jsonl", **options)
+        requests(**{"kind": "mooncake", "path": DATA / "mooncake.jsonl"} | options)
 
 
 def test_servegen_rates_and_fields():
@@ -238,7 +245,9 @@ def test_the_largest_servegen_item_comes_from_the_distributions():
         ("chunk-0-dataset.json", "[]", "not a ServeGen dataset"),
         ("chunk-0-dataset.json", "{}", "no distributions"),
         ("chunk-0-dataset.json", '{"0": {"text_tokens": "{1: 1}"}}', "no field 'image_count'"),
-        ("chunk-0-dataset.json", '{"0": {"text_tokens": "{1: -1}"}}', "not a ServeGen dataset"),
+        ("chunk-0-dataset.json", '{"0": {"text_tokens": "{1: -1}"}}', "(text_tokens: Input should be greater than"),
+        ("chunk-0-dataset.json", '{"0": {"text_tokens": "{1: "}}', "(text_tokens: "),
+        ("chunk-0-trace.csv", "0,1,1,Gamma,1," + "1" * 200_000, "chunk-0-trace.csv:1: field larger"),
     ],
 )
 def test_bad_servegen_files(tmp_path, name, text, message):
@@ -254,6 +263,11 @@ def test_servegen_bursts_of_a_million(tmp_path):
     window = next(read_windows(tmp_path / "chunk-5-trace.csv"))
     window.times(0.0, np.random.default_rng(1))
     assert time.perf_counter() - start < 2
+
+
+def test_files_beside_those_of_servegen_clients_are_left_alone(tmp_path):
+    (tmp_path / "chunk-1x-trace.csv").touch()
+    assert "no folder with chunk-<client>-trace.csv files" in failure("servegen", tmp_path)
 
 
 def test_unknown_servegen_client():

@@ -5,7 +5,7 @@ from functools import cached_property
 from typing import Annotated, Any, Literal
 
 import numpy as np
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import BeforeValidator, Field, ValidatorFunctionWrapHandler, WrapValidator, model_validator
 
 from workloads.frozen import FloatArray, Frozen, IntArray, Positive, Weight, Whole
 
@@ -138,11 +138,22 @@ class Choice(_Weighted):
         return list(zip(self.values, self.weights or (1.0,) * len(self.values), strict=True))
 
 
+def _none_lost(value: Any, decode: ValidatorFunctionWrapHandler) -> Any:
+    """`1` and `"1"` are two keys in YAML, but one number."""
+    decoded = decode(value)
+    if len(decoded) < len(value):
+        raise ValueError("the same value stands twice")
+    return decoded
+
+
 class Empirical(_Weighted):
     """What was measured: a list of values, each as likely as any other, or a mapping of value to weight."""
 
     kind: Literal["empirical"] = "empirical"
-    values: Annotated[dict[Whole, Weight], Field(min_length=1)] | Annotated[tuple[Whole, ...], Field(min_length=1)]
+    values: (
+        Annotated[dict[Whole, Weight], Field(min_length=1), WrapValidator(_none_lost)]
+        | Annotated[tuple[Whole, ...], Field(min_length=1)]
+    )
 
     @model_validator(mode="after")
     def _some_weight(self) -> "Empirical":

@@ -3,6 +3,7 @@
 import bisect
 import heapq
 import itertools
+import re
 from collections.abc import Iterator
 from functools import partial
 from operator import attrgetter
@@ -21,6 +22,8 @@ from workloads.servegen_files import FIELDS, WINDOW, Dataset, read_datasets, rea
 from workloads.streams import stream
 from workloads.trace import Trace
 from workloads.workload import largest, span
+
+_TRACE = re.compile(r"chunk-(0|[1-9][0-9]*)-trace\.csv")
 
 
 class ServeGen(Trace):
@@ -46,7 +49,8 @@ class ServeGen(Trace):
         return largest(model.item(None, "image", *model.size_for_embeds(number)) for number in sorted(embeds - {0}))
 
     def _ids(self) -> list[int]:
-        there = sorted(int(path.name.split("-")[1]) for path in self.path.glob("chunk-[0-9]*-trace.csv"))
+        names = (_TRACE.fullmatch(path.name) for path in self.path.glob("chunk-*-trace.csv"))
+        there = sorted(int(name[1]) for name in names if name)
         if not there:
             raise InputError(f"{self.path}: no folder with chunk-<client>-trace.csv files")
         if self.clients == "all":

@@ -1,7 +1,6 @@
 """ServeGen's files: one client's arrival rates by ten minutes, and its distributions of every field by six hours."""
 
 import ast
-import csv
 import json
 import math
 from collections.abc import Iterator
@@ -9,12 +8,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+from pydantic import ValidationError
 
 from workloads.distributions import Empirical
 from workloads.errors import InputError
 from workloads.frozen import FloatArray
 from workloads.images import MAX_PICTURES
-from workloads.trace import TRACE_END, lines
+from workloads.trace import TRACE_END, cells, lines
 
 WINDOW = 600.0  # seconds for which one line of a client's trace holds
 MAX_RATE = 10_000.0  # requests per second of one client: a window is drawn at once
@@ -61,7 +61,7 @@ def read_windows(path: Path) -> Iterator[Window]:
     """Lines of start, rate, coefficient of variation, distribution family, shape, scale; idle ones have rate 0."""
     for number, line in lines(path):
         try:
-            start, rate, _, family, shape, _ = next(csv.reader([line]))
+            start, rate, _, family, shape, _ = cells(line)
             window = Window(float(start), float(rate), family, float(shape))
             check_window(window)
         except ValueError as error:
@@ -81,13 +81,23 @@ def check_window(window: Window) -> None:
         raise ValueError(f"no gaps can be drawn from {window.gaps or 'no distribution'} with shape {window.shape:g}")
 
 
+def _distribution(field: str, text: str) -> Empirical:
+    """ValueError, with the field's name, if the text does not spell one."""
+    try:
+        return Empirical(values=ast.literal_eval(text))
+    except ValidationError as error:
+        raise ValueError(f"{field}: {error.errors()[0]['msg']}") from None
+    except (ValueError, SyntaxError, TypeError) as error:
+        raise ValueError(f"{field}: {error}") from None
+
+
 def read_datasets(path: Path) -> list[Dataset]:
     """The distributions by start in seconds; each is a string that spells a mapping of value to probability."""
     text = "\n".join(line for _, line in lines(path))
     try:
         windows = json.loads(text).items()
         datasets = [
-            Dataset(float(start), {field: Empirical(values=ast.literal_eval(fields[field])) for field in FIELDS})
+            Dataset(float(start), {field: _distribution(field, fields[field]) for field in FIELDS})
             for start, fields in windows
         ]
     except KeyError as error:

@@ -24,6 +24,8 @@ def _pair(value: Any) -> Any:
         if match is None:
             raise ValueError(f"a size reads like 1024x768, got {value!r}")
         return int(match[1]), int(match[2])
+    if isinstance(value, list | tuple) and len(value) != 2:
+        raise ValueError(f"a size reads like 1024x768, got {len(value)} numbers")
     return value
 
 

@@ -1,7 +1,9 @@
 """What all traces have in common: the file, the window replayed and its speed; one clear line for a bad one."""
 
+import csv
 import itertools
 import math
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Annotated
@@ -16,11 +18,14 @@ from workloads.request import MultimodalItem, Request
 from workloads.workload import largest
 
 TRACE_END = LATEST // NANOSECONDS  # seconds
+_ESCAPED = re.compile("[\udc80-\udcff]")  # what bytes that are not UTF-8 are read as
 MOST_TOKENS = 2**50  # of a prompt, an answer or an item: sums of a thousand fit an int64
 
 
 def _relative_to_scenario(path: Path, info: ValidationInfo) -> Path:
     """A relative path starts at `base` of the validation context: the folder of the scenario."""
+    if "\0" in str(path):
+        raise ValueError("a path has no NUL character")
     base = (info.context or {}).get("base")
     return path if base is None else Path(base) / path
 
@@ -87,14 +92,22 @@ class Trace(Frozen):
 def lines(path: Path) -> Iterator[tuple[int, str]]:
     """The file's lines that are not empty, with their numbers from 1."""
     try:
-        with path.open(encoding="utf-8-sig", newline=None) as file:
+        with path.open(encoding="utf-8-sig", errors="surrogateescape", newline=None) as file:
             for number, line in enumerate(file, start=1):
+                if not line.isascii() and _ESCAPED.search(line):
+                    raise InputError(f"{path}:{number}: not a text file in UTF-8")
                 if line.strip():
                     yield number, line.strip()
     except OSError as error:
         raise InputError(f"{path}: {error.strerror}") from error
-    except UnicodeDecodeError as error:
-        raise InputError(f"{path}: not a text file in UTF-8") from error
+
+
+def cells(line: str) -> list[str]:
+    """A line's values in CSV. ValueError if there is no reading it."""
+    try:
+        return next(csv.reader([line]))
+    except csv.Error as error:
+        raise ValueError(error) from None
 
 
 def parsed(path: Path, read: Callable[[str], Request], numbered: Iterator[tuple[int, str]]) -> Iterator[Request]:

@@ -1,6 +1,5 @@
 """Traces with one request a line: Azure's CSV, Mooncake's JSONL, and our own JSONL, which we also write."""
 
-import csv
 import itertools
 import json
 import os
@@ -18,7 +17,7 @@ from workloads.images import MAX_PICTURES, ImageGroup, Picture, place
 from workloads.models import VisionLanguageModel
 from workloads.request import Request
 from workloads.sizes import Sizes
-from workloads.trace import Trace, lines, parsed
+from workloads.trace import Trace, cells, lines, parsed
 from workloads.workload import span
 
 _TIMESTAMP = re.compile(r"(\d{4}-\d\d-\d\d)[ T](\d\d:\d\d:\d\d)(?:\.(\d{1,9}))?(?:Z|\+00:00)?")
@@ -44,7 +43,7 @@ class Azure(Trace):
 
         def read(line: str) -> Request:
             nonlocal origin
-            values = next(csv.reader([line]))
+            values = cells(line)
             if len(values) != len(columns):
                 raise ValueError(f"{len(values)} values for {len(columns)} columns")
             row = dict(zip(columns, values, strict=True))
@@ -61,12 +60,15 @@ class Azure(Trace):
         return parsed(self.path, read, numbered)
 
     def _columns(self, header: tuple[int, str] | None) -> list[str]:
-        columns = next(csv.reader([header[1]])) if header else []
-        missing = [name for name in ("TIMESTAMP", "ContextTokens", "GeneratedTokens") if name not in columns]
-        if header and missing:
-            raise InputError(f"{self.path}:{header[0]}: no column {missing[0]}")
+        if header is None:
+            return []
+        number, line = header
+        try:
+            columns = column_names(line)
+        except ValueError as error:
+            raise InputError(f"{self.path}:{number}: {error}") from None
         if "NumImages" in columns and self.image_size is None:
-            raise InputError(f"{self.path}: has images but no sizes; give image_size")
+            raise InputError(f"{self.path}: has images but no sizes; give workload.image_size")
         return columns
 
     def _sizes(self, seed: int) -> Iterator[Picture]:
@@ -100,8 +102,11 @@ class Mooncake(Trace):
         if missing := [name for name in ("timestamp", "input_length", "output_length") if name not in row]:
             raise ValueError(f"no field {missing[0]}")
         arrival = round(float(row["timestamp"]) * 1_000_000)  # from milliseconds
-        hashes = tuple(map(whole, row.get("hash_ids", ())))
-        return Request(0, arrival, whole(row["input_length"]), whole(row["output_length"]), (), hashes)
+        hashes = row.get("hash_ids", [])
+        if not isinstance(hashes, list):
+            raise ValueError(f"hash_ids must be a list of whole numbers, got {hashes!r}")
+        lengths = whole(row["input_length"]), whole(row["output_length"])
+        return Request(0, arrival, *lengths, (), tuple(map(whole, hashes)))
 
 
 class Jsonl(Trace):
@@ -123,6 +128,16 @@ class Jsonl(Trace):
             first = error.errors()[0]
             where = ".".join(map(str, first["loc"]))
             raise ValueError(f"{where}: {first['msg']}" if where else first["msg"]) from error
+
+
+def column_names(line: str) -> list[str]:
+    """The header's. ValueError if one that Azure's traces have is missing, or any stands twice."""
+    columns = cells(line)
+    if missing := [name for name in ("TIMESTAMP", "ContextTokens", "GeneratedTokens") if name not in columns]:
+        raise ValueError(f"no column {missing[0]}")
+    if twice := [name for name in columns if columns.count(name) > 1]:
+        raise ValueError(f"column {twice[0]} stands twice")
+    return columns
 
 
 def whole(value: str | int) -> int:

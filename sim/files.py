@@ -1,0 +1,66 @@
+"""Files that appear whole or not at all, what a killed process left of them, and which names they may have."""
+
+import os
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from workloads.errors import InputError
+
+PARTIAL = re.compile(r"\..+\.(?:json|parquet|png|yaml)\.(\d+)\.partial")
+
+
+@contextmanager
+def whole(path: Path) -> Iterator[Path]:
+    """A name to write to, which becomes `path` if all goes well and else vanishes."""
+    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
+    try:
+        yield partial
+        partial.replace(path)
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+def remove_partials(folder: Path) -> None:
+    """What processes that no longer run have left there half-written."""
+    for path in folder.glob(".*.partial"):
+        name = PARTIAL.fullmatch(path.name)
+        if name and not _runs(int(name[1])):
+            path.unlink(missing_ok=True)
+
+
+def _runs(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except (ProcessLookupError, OverflowError):
+        return False
+    except PermissionError:  # somebody else's
+        return True
+    return True
+
+
+def remove_empty(folder: Path) -> None:
+    with suppress(OSError):  # absent, or not empty
+        folder.rmdir()
+
+
+def usable(path: str | Path) -> Path:
+    """The path, if files can have it and tables can hold it."""
+    text = str(path)
+    if "\0" in text:
+        raise InputError(f"{text}: no path can hold a NUL")
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise InputError(f"{text}: the path is not UTF-8 text") from None
+    return Path(path)
+
+
+@contextmanager
+def writing(folder: Path) -> Iterator[None]:
+    """What the file system refuses is the user's error, in one line."""
+    try:
+        yield
+    except OSError as error:
+        raise InputError(f"{error.filename or folder}: cannot be written: {error.strerror or error}") from None
