@@ -50,7 +50,7 @@ def bare_timeout(count: int = 200_000) -> float:
     return (time.perf_counter() - start) / count
 
 
-def simulate_and_write(name: str, changes: dict[str, Any]) -> tuple[int, int]:
+def simulate_and_write(name: str, changes: dict[str, Any], folder: Path) -> tuple[int, int]:
     """One workload, front end on, tables written; (requests, iterations)."""
     from sim import Scenario
     from sim.output import write_run
@@ -58,17 +58,16 @@ def simulate_and_write(name: str, changes: dict[str, Any]) -> tuple[int, int]:
 
     file, own = WORKLOADS[name]
     run = simulate(Scenario.load(ROOT / "scenarios" / file, own | changes))
-    with tempfile.TemporaryDirectory() as folder:
-        write_run(run, name, Path(folder))
+    write_run(run, name, folder)
     return len(run.requests), run.num_iterations
 
 
-def measure(name: str) -> dict[str, Any]:
+def measure(name: str, folder: Path) -> dict[str, Any]:
     """A few requests first, so that imports and first uses are not counted; bare timeouts before and after."""
-    simulate_and_write(name, {"workload.num_requests": 20, "workload.output_tokens": 20})
+    simulate_and_write(name, {"workload.num_requests": 20, "workload.output_tokens": 20}, folder / "warm-up")
     bare = [bare_timeout() for _ in range(5)]
     start = time.perf_counter()
-    requests, iterations = simulate_and_write(name, {})
+    requests, iterations = simulate_and_write(name, {}, folder / "run")
     elapsed = time.perf_counter() - start
     timeout = median(bare + [bare_timeout() for _ in range(5)])
     return {
@@ -85,7 +84,8 @@ def measure(name: str) -> dict[str, Any]:
 
 def main(names: list[str]) -> None:
     if names[:1] == ["--here"]:
-        print(json.dumps(measure(names[1])), flush=True)
+        with tempfile.TemporaryDirectory() as folder:
+            print(json.dumps(measure(names[1], Path(folder))), flush=True)
         return
     for name in names or WORKLOADS:
         subprocess.run([sys.executable, __file__, "--here", name], check=True)

@@ -6,7 +6,6 @@ import json
 import platform
 import re
 from collections.abc import Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -44,14 +43,10 @@ def write_run(run: Run, label: str, folder: Path) -> None:
         remove_plots(folder / "plots")
         remove_partials(folder)
         (folder / "run.json").unlink(missing_ok=True)
-        run.itl_sample  # noqa: B018  # unrolls the iterations, which both threads need
-        with ThreadPoolExecutor(2) as beside:  # writing tables needs little of Python
-            tables = [beside.submit(_write_iterations, run, folder / "iterations.parquet")]
-            tables.append(beside.submit(_write_requests, run.requests, folder / "requests.parquet"))
-            _write_text(folder / "scenario.yaml", scenario_text(run.scenario))
-            _write_text(folder / "summary.json", _json(run.summary))
-            for table in tables:
-                table.result()
+        _write_text(folder / "scenario.yaml", scenario_text(run.scenario))
+        _write_requests(run.requests, folder / "requests.parquet")
+        _write_iterations(run, folder / "iterations.parquet")
+        _write_text(folder / "summary.json", _json(run.summary))
         _write_text(folder / "run.json", _json(about(run, label)))
 
 
