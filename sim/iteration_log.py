@@ -1,8 +1,6 @@
 """One row for every iteration, kept small: a run of decode iterations is one entry, unrolled when it is asked for."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from functools import cached_property
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,27 +8,9 @@ from numpy.typing import NDArray
 from policies.plan import IterationPlan
 from policies.serving import ServingState
 from sim.backend import Outcome
-from sim.ledger import Ledger, Reader
+from sim.iteration_pieces import COLUMNS, FIELDS, SHORT, Columns, Ints, Piece
+from sim.ledger import Ledger
 
-Ints = NDArray[np.int64]
-Columns = dict[str, NDArray[Any]]
-
-TIMES = ("start", "end", "encode", "compute", "host")
-COUNTS = (
-    *("num_items", "encoder_tokens", "num_prefill_tokens", "num_decodes", "context_tokens", "kv_blocks_used"),
-    *("encoder_rows_held", "encoder_rows_resident", "num_running", "num_waiting"),
-)
-COLUMNS = ("iteration", *TIMES, *COUNTS)
-FIELDS = (
-    "count",
-    "start",
-    "total",
-    "num_decodes",
-    "encode",
-    "host",
-    *(name for name in COUNTS if name != "num_decodes"),
-)
-SHORT = 4  # fields of an entry where no table is kept
 PIECE = 16384  # iterations unrolled at a time: small enough for memory to be used again, not too many pieces
 
 
@@ -44,7 +24,7 @@ class IterationLog:
         self.num_iterations = 0
         self._num_entries = 0
         self._steps: tuple[Ints, NDArray[np.int32]] | None = None  # once they were asked for
-        self._pieces: list[_Piece] = []
+        self._pieces: list[Piece] = []
         self._pieces_of = -1  # the number of iterations that they unroll
         self._entries = Ledger()  # FIELDS of each entry, flat
         self._runs = Ledger()  # whole times of the iterations of entries that are runs
@@ -117,16 +97,16 @@ class IterationLog:
             for piece in self._unrolled():
                 yield {name: piece.column(name, taken) for name in names}
 
-    def _unrolled(self) -> Iterable["_Piece"]:
+    def _unrolled(self) -> Iterable[Piece]:
         """Kept once they are made, as every column is made from them; not where there is no table."""
         if self.keep and self._pieces_of != self.num_iterations:
             self._pieces, self._pieces_of = list(self._unroll()), self.num_iterations
         return self._pieces if self.keep else self._unroll()
 
-    def _unroll(self) -> Iterator["_Piece"]:
+    def _unroll(self) -> Iterator[Piece]:
         runs, iteration, step = self._runs.reader(), 0, 0
         for table in self._tables():
-            piece = _Piece(table, iteration, step, runs)
+            piece = Piece(table, iteration, step, runs)
             iteration += len(piece.ends)
             step += piece.num_steps
             yield piece
@@ -140,64 +120,3 @@ class IterationLog:
             table = entries.take(size * width).reshape(size, width).T
             cuts = np.flatnonzero(np.diff(np.cumsum(table[0]) // PIECE)) + 1
             yield from np.split(table, cuts, axis=1)
-
-
-class _Piece:
-    """Some entries, unrolled: `entry` is the one that each iteration belongs to."""
-
-    def __init__(self, table: Ints, iteration: int, step: int, runs: Reader) -> None:
-        counts, starts, totals, decodes = table[:SHORT]
-        self.table = table
-        self.iteration, self.step = iteration, step  # of the first one: its number, decode steps before it
-        self.firsts = np.cumsum(counts) - counts  # place of each entry's first iteration
-        self.entry = np.zeros(int(counts.sum()), dtype=np.int64)
-        self.entry[self.firsts[1:]] = 1
-        np.cumsum(self.entry, out=self.entry)
-        self.totals = totals[self.entry]
-        self.totals[(counts > 1)[self.entry]] = runs.take(int(counts[counts > 1].sum()))
-        self.ends = np.cumsum(self.totals)
-        self.ends += (starts - (self.ends[self.firsts] - self.totals[self.firsts]))[self.entry]
-        self.decodes = decodes[self.entry]
-        self.steps = np.where(decodes > 0, counts, 0)
-        self.num_steps = int(self.steps.sum())
-
-    def column(self, name: str, taken: Ints) -> NDArray[Any]:
-        """One of the table's, times in seconds; `taken` are the KV blocks taken by the end of each decode step."""
-        values: Ints = self._whole(name, taken)
-        return values / 1e9 if name in TIMES else values
-
-    def _whole(self, name: str, taken: Ints) -> Any:
-        match name:
-            case "iteration":
-                return np.arange(self.iteration, self.iteration + len(self.entry))
-            case "start":
-                return self.ends - self.totals
-            case "end":
-                return self.ends
-            case "compute":
-                return self.totals - self._field("encode") - self._field("host")
-            case "num_decodes":
-                return self.decodes
-            case "context_tokens":
-                return self._field(name) + self.decodes * self._later
-            case "kv_blocks_used":
-                return self._field(name) + self._grown(taken)
-        return self._field(name)
-
-    def _field(self, name: str) -> Ints:
-        values: Ints = self.table[FIELDS.index(name)][self.entry]
-        return values
-
-    @cached_property
-    def _later(self) -> Ints:
-        """How many iterations of its entry come before each iteration."""
-        later: Ints = np.arange(len(self.entry)) - self.firsts[self.entry]
-        return later
-
-    def _grown(self, taken: Ints) -> Ints:
-        """KV blocks that each iteration's run has taken since its first one."""
-        first = self.step + np.cumsum(self.steps) - self.steps  # decode step of each entry's first iteration
-        first[self.steps == 0] = len(taken) - 1  # of no step: no blocks
-        at_first = first[self.entry]
-        grown: Ints = taken[at_first + self._later] - taken[at_first]
-        return grown

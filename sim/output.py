@@ -17,7 +17,7 @@ import yaml
 from pydantic import BaseModel
 
 from sim.files import remove_empty, remove_partials, whole, writing
-from sim.iteration_log import COLUMNS, TIMES, Columns
+from sim.iteration_pieces import COLUMNS, TIMES, Columns
 from sim.result import Run
 from workloads.sizes import ChoiceSize, FixedSize
 

@@ -11,7 +11,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from policies.limits import Limits
-from sim.iteration_log import COLUMNS, Columns
+from sim.iteration_pieces import COLUMNS, Columns
 from sim.itl import pooled_itl
 from sim.metrics import load_verdict, summarise
 from sim.profiles import Profile

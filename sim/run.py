@@ -85,4 +85,4 @@ def _few_collections() -> Iterator[None]:
         gc.unfreeze()
 
 
-__all__ = ["Run", "now", "run", "simulate", "simulate_resolved"]
+__all__ = ["Run", "run", "simulate", "simulate_resolved"]

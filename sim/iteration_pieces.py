@@ -1,0 +1,90 @@
+"""Some iterations of the log, unrolled into the columns of the table."""
+
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sim.ledger import Reader
+
+Ints = NDArray[np.int64]
+Columns = dict[str, NDArray[Any]]
+
+TIMES = ("start", "end", "encode", "compute", "host")
+COUNTS = (
+    *("num_items", "encoder_tokens", "num_prefill_tokens", "num_decodes", "context_tokens", "kv_blocks_used"),
+    *("encoder_rows_held", "encoder_rows_resident", "num_running", "num_waiting"),
+)
+COLUMNS = ("iteration", *TIMES, *COUNTS)
+FIELDS = (
+    "count",
+    "start",
+    "total",
+    "num_decodes",
+    "encode",
+    "host",
+    *(name for name in COUNTS if name != "num_decodes"),
+)
+SHORT = 4  # the first fields: all that is kept of an entry where there is no table
+
+
+class Piece:
+    """Some entries, unrolled: `entry` is the one that each iteration belongs to."""
+
+    def __init__(self, table: Ints, iteration: int, step: int, runs: Reader) -> None:
+        counts, starts, totals, decodes = table[:SHORT]
+        self.table = table
+        self.iteration, self.step = iteration, step  # of the first one: its number, decode steps before it
+        self.firsts = np.cumsum(counts) - counts  # place of each entry's first iteration
+        self.entry = np.zeros(int(counts.sum()), dtype=np.int64)
+        self.entry[self.firsts[1:]] = 1
+        np.cumsum(self.entry, out=self.entry)
+        self.totals = totals[self.entry]
+        self.totals[(counts > 1)[self.entry]] = runs.take(int(counts[counts > 1].sum()))
+        self.ends = np.cumsum(self.totals)
+        self.ends += (starts - (self.ends[self.firsts] - self.totals[self.firsts]))[self.entry]
+        self.decodes = decodes[self.entry]
+        self.steps = np.where(decodes > 0, counts, 0)
+        self.num_steps = int(self.steps.sum())
+
+    def column(self, name: str, taken: Ints) -> NDArray[Any]:
+        """One of the table's, times in seconds; `taken` are the KV blocks taken by the end of each decode step."""
+        values: Ints = self._whole(name, taken)
+        return values / 1e9 if name in TIMES else values
+
+    def _whole(self, name: str, taken: Ints) -> Any:
+        match name:
+            case "iteration":
+                return np.arange(self.iteration, self.iteration + len(self.entry))
+            case "start":
+                return self.ends - self.totals
+            case "end":
+                return self.ends
+            case "compute":
+                return self.totals - self._field("encode") - self._field("host")
+            case "num_decodes":
+                return self.decodes
+            case "context_tokens":
+                return self._field(name) + self.decodes * self._later
+            case "kv_blocks_used":
+                return self._field(name) + self._grown(taken)
+        return self._field(name)
+
+    def _field(self, name: str) -> Ints:
+        values: Ints = self.table[FIELDS.index(name)][self.entry]
+        return values
+
+    @cached_property
+    def _later(self) -> Ints:
+        """How many iterations of its entry come before each iteration."""
+        later: Ints = np.arange(len(self.entry)) - self.firsts[self.entry]
+        return later
+
+    def _grown(self, taken: Ints) -> Ints:
+        """KV blocks that each iteration's run has taken since its first one."""
+        first = self.step + np.cumsum(self.steps) - self.steps  # decode step of each entry's first iteration
+        first[self.steps == 0] = len(taken) - 1  # of no step: no blocks
+        at_first = first[self.entry]
+        grown: Ints = taken[at_first + self._later] - taken[at_first]
+        return grown
