@@ -7,7 +7,7 @@ import numpy as np
 
 from policies.rows import RowPool
 
-Key = tuple[Any, ...]  # (modality, content key), or ("temporary", request, item)
+Key = tuple[Any, ...]  # (modality, content key, rows), or ("temporary", request, item)
 
 
 class EncoderEntry:
@@ -30,7 +30,7 @@ class EncoderEntry:
 class EncoderCache:
     """A budget of rows with holds, as in TensorRT-LLM PR #16051: held entries never go, released ones oldest first.
 
-    Only `insert` evicts, and only `ServingState.begin` inserts; every question leaves the cache as it was.
+    Only `charge` evicts, and only `ServingState.begin` charges; every question leaves the cache as it was.
     """
 
     def __init__(self, capacity: int | None, *, reuse: bool = True) -> None:

@@ -54,8 +54,8 @@ class Limits(BaseModel):
         `budgeted` is false for a policy from before there were budgets.
         """
         if not budgeted:
-            unbounded = dict.fromkeys(("encoder_max_num_items", "encoder_max_num_tokens", "encoder_cache_rows"))
-            return self.model_copy(update=dict.fromkeys(unbounded, "unbounded")), []
+            budgets = ("encoder_max_num_items", "encoder_max_num_tokens", "encoder_cache_rows")
+            return self.model_copy(update=dict.fromkeys(budgets, "unbounded")), []
         tokens, raised = self._raised_tokens(largest_item)
         rows, clamped = self._cache_rows(row_bytes)
         resolved = {

@@ -18,10 +18,6 @@ class Outcome(NamedTuple):
     failed: Sequence[RequestState] = ()  # whom the iteration failed
     reason: str = ""  # why
 
-    @property
-    def num_iterations(self) -> int:
-        return 1 if self.run is None else len(self.run)
-
 
 class Backend(Protocol):
     """Launch and wait are two calls so that planning can one day overlap the device."""

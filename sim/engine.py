@@ -87,7 +87,7 @@ class Engine:
         while True:
             upcoming = env.peek()
             if upcoming <= start:  # whatever is stamped with this moment comes before its draft
-                yield Later(env, 0)
+                yield Later(env, start - now(env))
                 continue
             if self._arrived or self._cancelled:
                 self._take_in(start)
@@ -131,9 +131,8 @@ class Engine:
 
     def _unchanged_until(self, plan: IterationPlan, upcoming: float) -> int:
         """When something may happen that changes a plan of nothing but decodes."""
-        if plan is self._all_decode or self._builder is None:
-            return int(min(upcoming, FOREVER))
-        return int(min(upcoming, self.policy.stable_until(self._builder)))
+        builder = None if plan is self._all_decode else self._builder
+        return int(min(upcoming, self.policy.stable_until(builder) if builder else FOREVER))
 
     def _take_in(self, start: int) -> None:
         """Arrivals in the order in which they came, at one time in the order of their ids; then cancellations."""

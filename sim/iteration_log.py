@@ -36,11 +36,9 @@ class IterationLog:
         if not self.keep:
             self._entries.extend([count, start, total, num_decodes])
             return
-        cache, pool = state.cache, state.pool
-        held = cache.held_rows
-        resident = held - cache.pending_rows + cache.released_rows
+        cache = state.cache
         work = [len(plan.encode), plan.encoder_tokens, plan.num_prefill_tokens, plan.context_tokens]
-        kept = [pool.num_blocks - len(pool.free), held, resident, state.num_active, len(state.waiting)]
+        kept = [state.pool.num_used, cache.held_rows, cache.resident_rows, state.num_active, len(state.waiting)]
         self._entries.extend([count, start, total, num_decodes, outcome.encode, outcome.host, *work, *kept])
 
     def add_decodes(self, plan: IterationPlan, outcome: Outcome, state: ServingState, start: int) -> None:

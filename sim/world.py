@@ -41,7 +41,7 @@ def resolve(scenario: Scenario) -> Resolved:
     if limits.num_kv_blocks is None:
         limits = limits.model_copy(update={"num_kv_blocks": _kv_blocks(scenario, limits, profile)})
     if largest is not None and scenario.front_end == FrontEnd():
-        notes.append("front_end is left out: images are prepared in no time")
+        notes.append("front_end costs nothing: images are prepared in no time")
     if profile.model != model.name:
         notes.append(f"priced as {profile.model}: profile {scenario.profile} was not measured on {model.name}")
     return Resolved(scenario.model_copy(update={"engine": limits}), profile, notes)
