@@ -2,18 +2,25 @@
 .DEFAULT_GOAL := help
 PYTHON ?= python3
 BIN := .venv/bin
+SIMULATOR := .venv/.simulator
 STAMP := .venv/.installed
+TORCH := torch==2.13.0
+INSTALL := -m pip install --quiet --disable-pip-version-check
 OFFLINE := HF_HUB_OFFLINE=1 OMP_NUM_THREADS=1
 
-$(STAMP): pyproject.toml
+$(SIMULATOR): pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	$(BIN)/python $(INSTALL) --editable .
+	touch $@
+
+$(STAMP): $(SIMULATOR)
+	$(BIN)/python $(INSTALL) $(TORCH) --editable '.[dev]'
 	touch $@
 
 .PHONY: setup run test check bench help
 setup: $(STAMP) ## make .venv with everything the tests need (quick the second time)
 
-run: setup ## simulate scenarios/bursty_images.yaml and draw its plots
+run: $(SIMULATOR) ## simulate scenarios/bursty_images.yaml and draw its plots
 	$(BIN)/tandem run scenarios/bursty_images.yaml
 
 check: setup ## format, lint, types and import arrows

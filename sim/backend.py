@@ -27,3 +27,10 @@ class Backend(Protocol):
 
     def wait(self, handle: Any) -> Outcome:
         """Until it is over."""
+
+
+class AccountingBackend(Backend, Protocol):
+    """A backend that a run can be asked about afterwards."""
+
+    allocation_failures: int
+    peak_encoder_bytes: int  # encoder activations and outputs at their worst moment

@@ -14,9 +14,7 @@ from policies.limits import Limits
 from sim.iteration_pieces import COLUMNS, Columns
 from sim.itl import pooled_itl
 from sim.metrics import load_verdict, summarise
-from sim.profiles import Profile
 from sim.samples import WeightedSample
-from sim.scenario import Scenario
 from sim.slo import SLO
 from sim.world import World
 
@@ -26,18 +24,9 @@ SUMMARISED = ("end", "encode", "compute", "host", "encoder_tokens", "kv_blocks_u
 class Run:
     """What a simulation gives back. Tables have seconds, the summary has milliseconds where its keys say so."""
 
-    def __init__(
-        self,
-        scenario: Scenario,
-        world: World,
-        profile: Profile,
-        *,
-        verdict: str,
-        notes: list[str],
-        blockers: dict[int, str],
-    ) -> None:
-        self.scenario = scenario  # resolved: every budget a number
-        self.profile = profile
+    def __init__(self, world: World, *, verdict: str, notes: list[str], blockers: dict[int, str]) -> None:
+        self.scenario = world.scenario  # resolved: every budget a number
+        self.profile = world.profile
         self.verdict = verdict  # finished, stalled, interrupted or out of memory
         self.notes = notes  # what was raised or clamped
         self.blockers = blockers  # of a stalled run: request -> what it waits for

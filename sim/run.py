@@ -43,8 +43,11 @@ def simulate(scenario: Scenario, *, progress: Progress | None = None) -> Run:
 
 def simulate_resolved(checked: Resolved, *, progress: Progress | None = None) -> Run:
     """As `simulate`, of a scenario that has been resolved before."""
-    resolved, profile, notes = checked
-    world = World(resolved, profile, progress)
+    return serve(World(checked.scenario, checked.profile, progress), checked.notes)
+
+
+def serve(world: World, notes: list[str]) -> Run:
+    """A world from its first event to its last, whatever executes in it."""
     verdict = "finished"
     try:
         with _few_collections(), between_events(world.env):
@@ -59,14 +62,14 @@ def simulate_resolved(checked: Resolved, *, progress: Progress | None = None) ->
         raise InputError(TOO_LONG)
     if verdict == "finished" and world.recorder.under_way:
         verdict = "stalled"
-    blocked = _close(world, resolved, verdict)
-    return Run(resolved, world, profile, verdict=verdict, notes=notes, blockers=blocked)
+    blocked = _close(world, verdict)
+    return Run(world, verdict=verdict, notes=notes, blockers=blocked)
 
 
-def _close(world: World, scenario: Scenario, verdict: str) -> dict[int, str]:
+def _close(world: World, verdict: str) -> dict[int, str]:
     """Whoever is left gets a row that says so, with its blocker if nothing could happen any more."""
     status = "stalled" if verdict == "stalled" else "unfinished"
-    reasons = blockers(world.state, scenario.policy) if verdict == "stalled" else {}
+    reasons = blockers(world.state, world.scenario.policy) if verdict == "stalled" else {}
     for request in list(world.recorder.under_way):
         world.recorder.leave_unfinished(request, status, reasons.get(request, f"the run was {verdict}"))
     return {request.id: reason for request, reason in reasons.items()}
@@ -85,4 +88,4 @@ def _few_collections() -> Iterator[None]:
         gc.unfreeze()
 
 
-__all__ = ["Run", "run", "simulate", "simulate_resolved"]
+__all__ = ["Run", "run", "serve", "simulate", "simulate_resolved"]

@@ -10,6 +10,7 @@ import simpy
 
 from policies.limits import MAX_BLOCKS, Limits
 from policies.serving import ServingState
+from sim.backend import AccountingBackend
 from sim.clients import open_loop, start_users
 from sim.clock import now
 from sim.cost_model import CostModel
@@ -62,30 +63,41 @@ def _kv_blocks(scenario: Scenario, limits: Limits, profile: Profile) -> int:
 
 
 class World:
-    """One engine with everything around it, on one SimPy environment; `scenario` must be resolved."""
+    """One engine with everything around it, on one SimPy environment; `scenario` must be resolved.
+
+    Another world overrides what differs there: the environment, the engine or the backend.
+    """
+
+    engine_type = Engine
+    stepwise = False  # one iteration at a time, whatever the scenario says
 
     def __init__(self, scenario: Scenario, profile: Profile, progress: Callable[[int], None] | None = None) -> None:
-        self.env = simpy.Environment(0)
+        self.scenario = scenario
+        self.profile = profile
+        self.env = self._environment()
         self.recorder = Recorder(keep_iterations=scenario.measure.iterations, progress=progress)
         self.state = ServingState(scenario.engine)
-        self.backend = self._backend(scenario, profile)
-        self.engine = Engine(
+        self.backend = self._backend()
+        self.engine = self.engine_type(
             self.env,
             self.state,
             scenario.policy,
             self.backend,
             self.recorder,
-            fast_path=scenario.simulation.fast_path,
+            fast_path=scenario.simulation.fast_path and not self.stepwise,
             end_when_out_of_memory=scenario.simulation.out_of_memory == "end_run",
         )
         self._preparation = Preparation(self.env, scenario.front_end, self.engine.deliver)
         self._timeout = round((scenario.clients.timeout or 0) * 1e9)
         self._start_clients(scenario)
 
-    def _backend(self, scenario: Scenario, profile: Profile) -> SimulatedBackend:
-        limits, model = scenario.engine, scenario.model
+    def _environment(self) -> simpy.Environment:
+        return simpy.Environment(0)
+
+    def _backend(self) -> AccountingBackend:
+        limits, model = self.scenario.engine, self.scenario.model
         kv_bytes = self.state.pool.num_blocks * limits.block_size * model.kv_bytes_per_token
-        cost, ledger = CostModel.from_profile(profile), MemoryLedger.from_profile(profile)
+        cost, ledger = CostModel.from_profile(self.profile), MemoryLedger.from_profile(self.profile)
         return SimulatedBackend(cost, self.state, ledger, kv_bytes=kv_bytes, row_bytes=model.embedding_row_bytes)
 
     def _start_clients(self, scenario: Scenario) -> None:
