@@ -13,7 +13,7 @@ Key = tuple[Any, ...]  # (modality, content key, rows), or ("temporary", request
 class EncoderEntry:
     """One item's output rows: charged (pending), then given rows and being written (in flight), then ready."""
 
-    __slots__ = ("key", "num_holds", "num_rows", "ready", "rows")
+    __slots__ = ("__weakref__", "key", "num_holds", "num_rows", "ready", "rows")
 
     def __init__(self, key: Key, num_rows: int) -> None:
         self.key = key

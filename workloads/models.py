@@ -84,6 +84,30 @@ class VisionLanguageModel(Frozen):
 # head_dim or hidden_size / num_attention_heads; vision: patch_size, spatial_merge_size, deepstack_visual_indexes).
 # Pixel limits: its preprocessor_config.json (Qwen3-VL: size.shortest_edge and size.longest_edge).
 _ENTRIES = (
+    # a Qwen2-VL for tests: everything works, nothing takes time (executor/sizes.py)
+    VisionLanguageModel(
+        name="tiny",
+        patch_size=14,
+        min_pixels=3136,
+        max_pixels=12_845_056,
+        hidden_size=64,
+        num_layers=2,
+        num_kv_heads=2,
+        head_dim=16,
+        dtype_bytes=4,
+    ),
+    # a Qwen2-VL for timing on CPUs (executor/sizes.py)
+    VisionLanguageModel(
+        name="small",
+        patch_size=14,
+        min_pixels=3136,
+        max_pixels=12_845_056,
+        hidden_size=256,
+        num_layers=4,
+        num_kv_heads=2,
+        head_dim=32,
+        dtype_bytes=4,
+    ),
     # Qwen/Qwen2-VL-2B-Instruct
     VisionLanguageModel(
         name="qwen2-vl-2b",

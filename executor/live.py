@@ -1,0 +1,134 @@
+"""A scenario on the real thing: the same loop and policy, with a device in the place of the cost model."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import simpy
+import simpy.rt
+
+from executor.clocks import HostMeter, timer_and_meter
+from executor.models import LoadedModel
+from executor.options import Options
+from executor.pictures import Pictures
+from executor.prompts import Prompts
+from executor.runner import Runner
+from executor.sampling import Sampler
+from executor.torch_backend import PricedBackend, TorchBackend
+from executor.warmup import warm_up
+from policies.plan import IterationPlan
+from sim.backend import AccountingBackend, Outcome
+from sim.engine import Engine
+from sim.plan_log import PlanLog
+from sim.result import Run
+from sim.run import serve
+from sim.simulated import SimulatedBackend
+from sim.world import Resolved, World
+
+NANOSECOND = 1e-9
+
+
+class LiveEngine(Engine):
+    """Its own time on the host is metered: not the clients', the front end's or the clock's."""
+
+    def _serve(self) -> Generator[simpy.Event, None, None]:
+        meter: HostMeter = self.backend.meter  # type: ignore[attr-defined]  # a live backend has one
+        meter.start()
+        for event in super()._serve():
+            meter.stop()
+            yield event
+            meter.start()
+
+
+class MeteredLog(PlanLog):
+    """Writes the plan log off the meter: a server would not write one."""
+
+    def __init__(self, backend: TorchBackend, write: Callable[[str], None]) -> None:
+        super().__init__(backend, write)
+        self.meter = backend.meter
+
+    def launch(self, plan: IterationPlan, max_iterations: int, horizon: int) -> Any:
+        self.meter.stop()  # the backend starts it again
+        return super().launch(plan, max_iterations, horizon)
+
+    def wait(self, handle: Any) -> Outcome:
+        outcome = super().wait(handle)
+        self.meter.start()
+        return outcome
+
+
+class LiveWorld(World):
+    """One engine on one device; idle time is skipped unless the options ask for real time."""
+
+    engine_type = LiveEngine
+    stepwise = True
+
+    def __init__(
+        self, checked: Resolved, loaded: LoadedModel, options: Options, progress: Callable[[int], None] | None = None
+    ) -> None:
+        self.loaded = loaded
+        self.options = options
+        self.plans: list[str] = []
+        super().__init__(checked.scenario, checked.profile, progress)
+        if isinstance(self.env, simpy.rt.RealtimeEnvironment):
+            self.env.sync()  # what building took is over
+
+    def _environment(self) -> simpy.Environment:
+        if self.options.real_time:
+            return simpy.rt.RealtimeEnvironment(0, factor=NANOSECOND, strict=False)
+        return simpy.Environment(0)
+
+    def _backend(self) -> AccountingBackend:
+        loaded, options, seed = self.loaded, self.options, self.scenario.seed
+        self.runner = runner = Runner(loaded, self.scenario.engine, options)
+        largest = self.scenario.workload.largest_item(seed=seed, model=self.scenario.model)
+        warm_up(runner, self.scenario.engine, largest)
+        clock = options.clock or ("cuda" if loaded.device.type == "cuda" else "wall")
+        parts = (
+            runner,
+            Prompts(loaded, seed, options.text),
+            Pictures(loaded.shape, seed, loaded.device, loaded.dtype, options.images),
+            Sampler(options.temperature, seed, loaded.device, logprobs=options.logprobs),
+            *timer_and_meter(clock, loaded.device),
+        )
+        if clock == "model":
+            priced = super()._backend()
+            assert isinstance(priced, SimulatedBackend)
+            self.device_backend: TorchBackend = PricedBackend(priced, *parts)
+        else:
+            self.device_backend = TorchBackend(*parts)
+        return MeteredLog(self.device_backend, self.plans.append)
+
+
+@dataclass
+class LiveRun:
+    """A run as a simulation gives it back, and what only a device can tell."""
+
+    run: Run
+    plans: list[str]  # the plan log's lines
+    tokens: pa.Table  # request_id, tokens, and where asked for logprobs
+    world: LiveWorld
+
+
+def replay(
+    checked: Resolved, loaded: LoadedModel, options: Options, *, progress: Callable[[int], None] | None = None
+) -> LiveRun:
+    """Serve the scenario's requests on the device. Raises InputError where it has no room."""
+    world = LiveWorld(checked, loaded, options, progress)
+    run = serve(world, checked.notes)
+    return LiveRun(run, world.plans, _tokens(world), world)
+
+
+def _tokens(world: LiveWorld) -> pa.Table:
+    """Answers in the order of request ids."""
+    sequences = sorted(world.device_backend.sequences.items())
+    columns: dict[str, Any] = {
+        "request_id": pa.array([request for request, _ in sequences], pa.int64()),
+        "tokens": pa.array([sequence.answer for _, sequence in sequences], pa.list_(pa.int32())),
+    }
+    if world.options.logprobs:
+        columns["logprobs"] = pa.array([sequence.logprobs for _, sequence in sequences], pa.list_(pa.float32()))
+    return pa.table(columns)

@@ -1,0 +1,53 @@
+"""How a live run executes: none of it is the scenario's, and none of it changes what a policy sees but the time."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+from executor.rows import Storage
+from workloads.errors import InputError
+
+ClockName = Literal["cuda", "wall", "thread_time", "model"]
+
+
+@dataclass(frozen=True)
+class Options:
+    """What `tandem replay` can be told. Raises InputError for what cannot be."""
+
+    device: str = "cpu"
+    model: str | None = None  # left out: the scenario's
+    dtype: str | None = None  # left out: bfloat16 on CUDA, float32 on CPU
+    clock: ClockName | None = None  # left out: cuda on CUDA, wall on CPU
+    real_time: bool = False  # arrivals at their times by the wall clock; else idle time is skipped
+    temperature: float = 0.0
+    logprobs: bool = False
+    encoder_storage: Storage = "rows"
+    encoder_in_graph_pool: bool = False  # the encoder's forward allocates from the graphs' memory
+    graphs: bool = True  # CUDA graphs for decode batches
+    pad_queries: int = 0  # mixed batches padded to a multiple of so many tokens and captured; 0: run as they are
+    pad_kv: int = 0  # ... and to so many cached tokens
+    images: Path | None = None  # a folder of picture files; left out: generated pixels
+    text: Path | None = None  # a file of words, for a real model's tokenizer; left out: random token ids
+
+    def __post_init__(self) -> None:
+        if self.temperature < 0 or self.temperature != self.temperature:
+            raise InputError(f"temperature: {self.temperature} is not at least 0")
+        if self.clock is not None and self.clock not in get_args(ClockName):
+            raise InputError(f"clock: there is no {self.clock!r}; {', '.join(get_args(ClockName))}")
+        if self.encoder_storage not in get_args(Storage):
+            raise InputError(f"encoder_storage: there is no {self.encoder_storage!r}; {', '.join(get_args(Storage))}")
+        if self.pad_queries < 0 or self.pad_kv < 0:
+            raise InputError("pad_queries and pad_kv are numbers of tokens, 0 for none")
+        on_cuda = self.device.startswith("cuda")
+        if self.clock == "cuda" and not on_cuda:
+            raise InputError("clock: cuda events time a CUDA device; wall, thread_time or model go with --device cpu")
+        if self.encoder_in_graph_pool and not on_cuda:
+            raise InputError("encoder_in_graph_pool: there are no graphs, and no pool of theirs, without CUDA")
+        if self.real_time and self.clock == "model":
+            raise InputError("real time goes with a clock that tells it: not with model")
+
+    def about(self) -> dict[str, Any]:
+        """For live.json."""
+        return {name: str(value) if isinstance(value, Path) else value for name, value in asdict(self).items()}

@@ -1,0 +1,67 @@
+"""What a live run needs before it starts: the device checked, the model loaded, the scenario resolved for it."""
+
+from __future__ import annotations
+
+import itertools
+from typing import NamedTuple
+
+from executor.devices import device_named, dtype_named, free_bytes
+from executor.models import LoadedModel, load_model
+from executor.options import Options
+from policies.limits import MAX_BLOCKS
+from sim.scenario import Scenario
+from sim.world import Resolved, resolve
+from workloads.errors import InputError
+from workloads.models import VisionLanguageModel
+
+LOOK_AT = 100_000  # requests, to see which is the longest
+
+
+class Prepared(NamedTuple):
+    """Ready to be replayed."""
+
+    checked: Resolved  # the scenario as it will be executed: the loaded model's shapes, KV blocks as a number
+    loaded: LoadedModel
+
+
+def load_for(scenario: Scenario, options: Options) -> LoadedModel:
+    """The model that the options name, or the scenario's. Raises InputError for whatever is wrong with either."""
+    device = device_named(options.device)
+    return load_model(
+        options.model or scenario.model.name, device, dtype_named(options.dtype, device), seed=scenario.seed
+    )
+
+
+def prepare(scenario: Scenario, loaded: LoadedModel, options: Options) -> Prepared:
+    """The scenario for the model that runs it; several scenarios may share one loaded model."""
+    executed = scenario.model_copy(update={"model": _executed_shape(scenario.model, loaded)})
+    checked = resolve(executed) if executed.engine.num_kv_blocks else _with_blocks(executed, loaded)
+    return Prepared(checked, loaded)
+
+
+def _executed_shape(asked: VisionLanguageModel, loaded: LoadedModel) -> VisionLanguageModel:
+    """The loaded model's figures, with the scenario's own pixel limits where the images are cut up alike."""
+    shape = loaded.shape
+    if asked.factor == shape.factor:
+        shape = shape.model_copy(update={"min_pixels": asked.min_pixels, "max_pixels": asked.max_pixels})
+    return shape
+
+
+def _with_blocks(scenario: Scenario, loaded: LoadedModel) -> Resolved:
+    """KV blocks from what is free now, and no more than the requests could ever use."""
+    limits, shape = scenario.engine, scenario.model
+    block_bytes = limits.block_size * shape.kv_bytes_per_token
+    fitting = int(limits.free_gpu_memory_fraction * free_bytes(loaded.device)) // block_bytes
+    blocks = min(fitting, _useful_blocks(scenario), MAX_BLOCKS)
+    if blocks < 1:
+        raise InputError(f"no memory left for KV blocks on {loaded.device}")
+    checked = resolve(scenario.model_copy(update={"engine": limits.model_copy(update={"num_kv_blocks": blocks})}))
+    checked.notes.append(f"num_kv_blocks {blocks:,}: what {loaded.device} has room for and the requests can use")
+    return checked
+
+
+def _useful_blocks(scenario: Scenario) -> int:
+    """For every seat the longest request."""
+    requests = itertools.islice(scenario.workload.requests(seed=scenario.seed, model=scenario.model), LOOK_AT)
+    longest = max((request.prompt_tokens + request.output_tokens for request in requests), default=1)
+    return -(-longest // scenario.engine.block_size) * scenario.engine.max_num_seqs
