@@ -52,12 +52,15 @@ def _chunk(query: Tensor, paged: Paged, layer: int, sequence: int, scaling: floa
     keys, values = (
         cache[layer][pages].flatten(0, 1)[:size].transpose(0, 1)[None] for cache in (paged.keys, paged.values)
     )
-    if n == size:
-        seen: dict[str, Any] = {"is_causal": True}
-    else:
-        seen = {"attn_mask": torch.ones(n, size, dtype=torch.bool, device=query.device).tril(size - n)}
     q = query.transpose(0, 1)[None]
-    return F.scaled_dot_product_attention(q, keys, values, scale=scaling, enable_gqa=True, **seen)[0].transpose(0, 1)
+    mask = causal_mask(n, size, query.device)
+    attended = F.scaled_dot_product_attention(q, keys, values, attn_mask=mask, scale=scaling, enable_gqa=True)
+    return attended[0].transpose(0, 1)
+
+
+def causal_mask(n: int, size: int, device: torch.device) -> Tensor:
+    """[n, size] for the last n of so many tokens: aligned at the bottom right."""
+    return torch.ones(n, size, dtype=torch.bool, device=device).tril(size - n)
 
 
 def _decodes(query: Tensor, paged: Paged, layer: int, scaling: float) -> Tensor:

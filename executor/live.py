@@ -119,10 +119,10 @@ def replay(
     """Serve the scenario's requests on the device. Raises InputError where it has no room."""
     world = LiveWorld(checked, loaded, options, progress)
     run = serve(world, checked.notes)
-    return LiveRun(run, world.plans, _tokens(world), world)
+    return LiveRun(run, world.plans, answers_of(world), world)
 
 
-def _tokens(world: LiveWorld) -> pa.Table:
+def answers_of(world: LiveWorld) -> pa.Table:
     """Answers in the order of request ids."""
     sequences = sorted(world.device_backend.sequences.items())
     columns: dict[str, Any] = {

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import random
+from collections import Counter, defaultdict
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from executor.live import LiveRun, replay
+from executor.assembly import Batch
+from executor.live import LiveRun, LiveWorld, answers_of, replay
 from executor.models import LoadedModel, load_model
 from executor.options import Options
 from executor.pictures import Pictures
@@ -17,6 +19,7 @@ from executor.prepare import prepare
 from executor.prompts import Prompts
 from policies.request_state import RequestState
 from sim import Scenario
+from sim.run import serve
 from workloads.request import MultimodalItem, Request
 from workloads.traces import write_jsonl
 
@@ -49,7 +52,7 @@ def _request(rng: random.Random, id: int, arrival: int, pictures: list[Any]) -> 
             MultimodalItem(key, modality, (frames, height, width), place + 1, embeds, tokens, embeds, 196 * tokens)
         )
         place += embeds + 2 + rng.randrange(4)
-    return Request(id, arrival, place + rng.randrange(1, 9), rng.randrange(1, 13), tuple(items))
+    return Request(id, arrival, place + rng.randrange(1, 9), rng.randrange(1, 25), tuple(items))
 
 
 def tight_engine(rng: random.Random, requests: list[Request]) -> dict[str, Any]:
@@ -90,6 +93,43 @@ def scenario(requests: list[Request], engine: dict[str, Any], policy: str, folde
 def run_live(asked: Scenario, loaded: LoadedModel, **options: Any) -> LiveRun:
     chosen = Options(**{"clock": "model", **options})
     return replay(prepare(asked, loaded, chosen).checked, loaded, chosen)
+
+
+class Recorded(NamedTuple):
+    """A live run, the logits that each answer's tokens were chosen by, and what happened on the way."""
+
+    live: LiveRun
+    logits: dict[int, list[Tensor]]
+    seen: Counter[str]
+
+    @property
+    def answers(self) -> dict[int, list[int]]:
+        return dict(zip(*(self.live.tokens[name].to_pylist() for name in ("request_id", "tokens")), strict=True))
+
+
+def run_recorded(asked: Scenario, loaded: LoadedModel) -> Recorded:
+    """As `run_live`, looking at every batch on its way."""
+    options = Options(clock="model")
+    checked = prepare(asked, loaded, options).checked
+    world = LiveWorld(checked, loaded, options)
+    logits: dict[int, list[Tensor]] = defaultdict(list)
+    seen: Counter[str] = Counter()
+    backend, forward = world.device_backend, world.device_backend.runner.forward
+
+    def recorded(batch: Batch) -> Tensor:
+        result = forward(batch)
+        for request, row in zip(batch.owners, result, strict=True):
+            logits[request.id].append(row)
+        paged = batch.paged
+        seen["mixed"] += 0 < paged.num_chunks < len(paged.query_lens)
+        seen["inside an image"] += any(start or end < entry.num_rows for entry, start, end in batch.pieces)
+        return result
+
+    backend.runner.forward = recorded  # type: ignore[method-assign]
+    run = serve(world, checked.notes)
+    seen["preempted"] = int(run.requests.num_preemptions.sum())
+    seen["hits"] = int(run.requests.num_cache_hits.sum())
+    return Recorded(LiveRun(run, world.plans, answers_of(world), world), logits, seen)
 
 
 class Reference:

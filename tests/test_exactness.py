@@ -3,45 +3,62 @@
 from __future__ import annotations
 
 import random
+from collections import Counter
+from functools import cache
 from pathlib import Path
 
-import numpy as np
 import pytest
-from live_loads import Reference, random_requests, run_live, scenario, tight_engine, tiny
+import torch
+from live_loads import Recorded, Reference, random_requests, run_recorded, scenario, tight_engine, tiny
 
-from executor.live import LiveRun
-from executor.models import LoadedModel
 from policies import POLICIES
+from workloads.request import Request
 
 NAMES = [policy().kind for policy in POLICIES]
+SEEDS = range(40)
+
+model = cache(tiny)
+reference = cache(Reference)
 
 
-@pytest.fixture(scope="module")
-def model() -> LoadedModel:
-    return tiny()
-
-
-@pytest.fixture(scope="module")
-def reference() -> Reference:
-    return Reference()
-
-
-def answers(live: LiveRun) -> dict[int, list[int]]:
-    return dict(zip(*(live.tokens[name].to_pylist() for name in ("request_id", "tokens")), strict=True))
-
-
-@pytest.mark.parametrize("seed", range(24))
-def test_tokens_are_those_of_generate(seed: int, model: LoadedModel, reference: Reference, tmp_path: Path) -> None:
+def load(seed: int, folder: Path) -> tuple[list[Request], Recorded]:
     rng = random.Random(seed)
     requests = random_requests(rng)
-    asked = scenario(requests, tight_engine(rng, requests), NAMES[seed % len(NAMES)], tmp_path)
-    live = run_live(asked, model)
-    finished = live.run.requests.query("status == 'finished'").request_id
-    assert len(finished) or live.run.verdict == "stalled"
-    given = answers(live)
+    asked = scenario(requests, tight_engine(rng, requests), NAMES[seed % len(NAMES)], folder)
+    return requests, run_recorded(asked, model())
+
+
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory: pytest.TempPathFactory) -> dict[int, tuple[list[Request], Recorded]]:
+    return {seed: load(seed, tmp_path_factory.mktemp(str(seed))) for seed in SEEDS}
+
+
+def assert_exact(requests: list[Request], recorded: Recorded) -> int:
+    """Every finished answer, token for token, its logits to a millionth of their spread; how many answers that were."""
+    table = recorded.live.run.requests
+    finished = set(table[table.status == "finished"].request_id)
     for request in requests:
-        if request.id in set(finished):
-            assert given[request.id] == reference.generate(request)[0], request
-    state = live.world.state
-    if live.run.verdict == "finished":
-        assert state.pool.num_used == 0 and state.cache.held_rows == 0
+        if request.id in finished:
+            tokens, logits = reference().generate(request)
+            assert recorded.answers[request.id] == tokens, f"{request} answers otherwise"
+            error = (torch.stack(recorded.logits[request.id]) - logits).abs().max() / logits.std()
+            assert error < 1e-6, f"logits of {request} are off by {error:.1e} of their spread"
+    return len(finished)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_tokens_are_those_of_generate(seed: int, recorded: dict[int, tuple[list[Request], Recorded]]) -> None:
+    requests, run = recorded[seed]
+    assert assert_exact(requests, run) == len(requests) or run.live.run.verdict == "stalled"
+
+
+def test_nothing_leaks(recorded: dict[int, tuple[list[Request], Recorded]]) -> None:
+    for _, run in recorded.values():
+        state, finished = run.live.world.state, run.live.run.verdict == "finished"
+        assert not finished or (state.pool.num_used == 0 and state.cache.held_rows == 0)
+    assert sum(run.live.run.verdict == "finished" for _, run in recorded.values()) >= 20
+
+
+def test_every_hard_case_occurs(recorded: dict[int, tuple[list[Request], Recorded]]) -> None:
+    seen = sum((run.seen for _, run in recorded.values()), Counter())
+    assert min(seen[case] for case in ("mixed", "inside an image", "preempted", "hits")) >= 10, seen
