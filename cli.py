@@ -1,4 +1,4 @@
-"""The command `tandem`: simulate scenarios, list the policies, print the scenarios' JSON schema."""
+"""The command `tandem`: simulate scenarios, compare with live runs, fit profiles, list policies, print the schema."""
 
 from __future__ import annotations
 
@@ -40,6 +40,15 @@ Sets = Annotated[
 ]
 Out = Annotated[
     Path | None, typer.Option(metavar="DIR", help="Folder to write; default: runs/NAME.", show_default=False)
+]
+Device = Annotated[str, typer.Option(metavar="cpu|cuda", help="Where to run.")]
+Dtype = Annotated[
+    str | None,
+    typer.Option(
+        metavar="DTYPE",
+        help="float32, float64, bfloat16 or float16. Default: bfloat16 on CUDA, float32 on CPU.",
+        show_default=False,
+    ),
 ]
 NoPlots = Annotated[bool, typer.Option("--no-plots", help="Write tables only.", show_default=False)]
 
@@ -84,6 +93,155 @@ def run(scenarios: Scenarios, set_: Sets = [], out: Out = None, no_plots: NoPlot
 
 
 @app.command()
+def compare(
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="Folder of a simulated run.", show_default=False)],
+    live: Annotated[Path, typer.Argument(metavar="LIVE", help="Folder of a live run.", show_default=False)],
+    profile: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME|FILE", help="Price the live plans by this; default: the scenario's.", show_default=False
+        ),
+    ] = None,
+    no_plots: NoPlots = False,
+) -> None:
+    """Check a live run against its twin, the cost model and a simulation.
+
+    RUN and LIVE are folders that `tandem run` and `tandem replay` wrote, of one scenario; if both hold variants,
+    those of the same names are compared. Writes compare.json and plots into LIVE. For example:
+
+    \b
+      tandem compare runs/tiny_live runs/tiny_live.live
+      tandem compare runs/tiny_live runs/tiny_live.live --profile profiles/cpu.json
+
+    \b
+    Exit codes:
+      0    the twin is identical, and under `--clock model` the simulation too
+      1    a difference; the first is printed
+      2    wrong input
+    """
+    with _failures():
+        from sim.compare_command import CompareCommand
+
+        code = CompareCommand(run, live, profile, plots=not no_plots)()
+    raise typer.Exit(code)
+
+
+@app.command()
+def fit(
+    csv: Annotated[Path, typer.Argument(metavar="CSV", help="Timings, as calibrate writes them.", show_default=False)],
+    out: Annotated[
+        Path | None,
+        typer.Option(metavar="PROFILE.json", help="Default: beside the CSV, ending in .json.", show_default=False),
+    ] = None,
+) -> None:
+    """Fit the cost model to timings: CSV in, profile out.
+
+    The profile goes into a scenario as `profile: PROFILE.json`, or by its name if it lies in scenarios/profiles.
+    """
+    with _failures():
+        from sim.fit_command import fit_command
+
+        fit_command(csv, out)
+
+
+@app.command()
+def replay(
+    scenarios: Scenarios,
+    set_: Sets = [],  # noqa: B006
+    out: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Folder to write; default: runs/NAME.live.", show_default=False)
+    ] = None,
+    no_plots: NoPlots = False,
+    device: Device = "cpu",
+    model: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="tiny, small, qwen2-vl-2b or qwen2-vl-7b (random weights), a folder or a hub id; default: the "
+            "scenario's.",
+            show_default=False,
+        ),
+    ] = None,
+    dtype: Dtype = None,
+    threads: Annotated[
+        int, typer.Option(metavar="N", help="Threads of the CPU; more than there are idle cores is slow.")
+    ] = 1,
+    clock: Annotated[
+        str | None,
+        typer.Option(
+            metavar="CLOCK",
+            help="cuda (events), wall, thread_time, or model: the cost model tells the time, and every run is the "
+            "same. Default: cuda on CUDA, wall on CPU.",
+            show_default=False,
+        ),
+    ] = None,
+    wall: Annotated[
+        bool, typer.Option("--wall", help="Wait for arrivals in real time; else idle time is skipped.")
+    ] = False,
+    temperature: Annotated[float, typer.Option(help="Sample at this temperature; 0 takes the likeliest.")] = 0.0,
+    logprobs: Annotated[bool, typer.Option("--logprobs", help="Write the tokens' log-probabilities too.")] = False,
+    encoder_storage: Annotated[
+        str, typer.Option(metavar="rows|per_item", help="One tensor of rows for all encoder outputs, or one an item.")
+    ] = "rows",
+    encoder_in_graph_pool: Annotated[
+        bool, typer.Option("--encoder-in-graph-pool", help="The encoder allocates from the CUDA graphs' memory.")
+    ] = False,
+    no_graphs: Annotated[bool, typer.Option("--no-graphs", help="No CUDA graphs.")] = False,
+    pad_queries: Annotated[
+        int, typer.Option(metavar="TOKENS", help="Pad mixed batches to multiples of so many tokens, and capture them.")
+    ] = 0,
+    pad_kv: Annotated[int, typer.Option(metavar="TOKENS", help="... and to multiples of so many cached tokens.")] = 0,
+    images: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Picture files in place of generated pixels.", show_default=False)
+    ] = None,
+    text: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="Words for the prompts, through a real model's tokenizer.", show_default=False
+        ),
+    ] = None,
+    calibrate_every: Annotated[
+        int,
+        typer.Option(metavar="N", help="Time one shape after every N iterations, off the clock: calibration.csv."),
+    ] = 0,
+) -> None:
+    """Run scenarios for real: the same policies, with a device in the place of the cost model.
+
+    Writes what `tandem run` writes, and the plans and tokens. For example:
+
+    \b
+      tandem replay scenarios/tiny_live.yaml
+      tandem replay scenarios/tiny_live.yaml --clock model --set policy.kind=fcfs,footprint
+
+    Exit codes are those of `tandem run`.
+    """
+    with _failures(), _executor():
+        from executor.options import Options
+        from executor.replay_command import ReplayCommand
+
+        options = Options(
+            device=device,
+            model=model,
+            dtype=dtype,
+            threads=threads,
+            clock=clock,
+            real_time=wall,
+            temperature=temperature,
+            logprobs=logprobs,
+            encoder_storage=encoder_storage,
+            encoder_in_graph_pool=encoder_in_graph_pool,
+            graphs=not no_graphs,
+            pad_queries=pad_queries,
+            pad_kv=pad_kv,
+            images=images,
+            text=text,
+            calibrate_every=calibrate_every,
+        )
+        code = ReplayCommand(scenarios, set_, out, not no_plots, options)()
+    raise typer.Exit(code)
+
+
+@app.command()
 def policies() -> None:
     """List the scheduling policies, with sources."""
     with _failures():
@@ -107,6 +265,19 @@ def schema() -> None:
 
         with printing():
             typer.echo(json.dumps(Scenario.model_json_schema(), indent=2))
+
+
+@contextmanager
+def _executor() -> Iterator[None]:
+    """The live half needs packages that simulating does not."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        if error.name not in ("torch", "transformers", "PIL"):
+            raise
+        from workloads.errors import InputError
+
+        raise InputError(f"{error.name} is not installed: pip install -e '.[executor]' in the clone") from None
 
 
 @contextmanager

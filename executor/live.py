@@ -11,6 +11,7 @@ import simpy
 import simpy.rt
 
 from executor.clocks import HostMeter, timer_and_meter
+from executor.devices import device_name
 from executor.models import LoadedModel
 from executor.options import Options
 from executor.pictures import Pictures
@@ -71,10 +72,28 @@ class LiveWorld(World):
     ) -> None:
         self.loaded = loaded
         self.options = options
+        self.clock = options.clock or ("cuda" if loaded.device.type == "cuda" else "wall")
         self.plans: list[str] = []
+        self.notes: list[str] = []  # what the device would not do
         super().__init__(checked.scenario, checked.profile, progress)
         if isinstance(self.env, simpy.rt.RealtimeEnvironment):
             self.env.sync()  # what building took is over
+
+    @property
+    def origin(self) -> str:  # type: ignore[override]  # told by the clock
+        return "executed" if self.clock == "model" else "measured"
+
+    @property
+    def source(self) -> str:
+        where = f"{device_name(self.loaded.device)}, {self.loaded.name} in {self.loaded.dtype_name}"
+        if self.clock == "model":
+            return f"executed on {where}; the times are the cost model's, {self.scenario.profile}, {self.profile.label}"
+        return f"measured on {where}; clock: {self.clock}"
+
+    def memory(self) -> dict[str, Any]:
+        """Static memory in bytes, and on CUDA what the allocator counted."""
+        kv = self.runner.kv
+        return {"kv_bytes": 2 * kv.keys.nbytes, "weights_bytes": self.loaded.weight_bytes}
 
     def _environment(self) -> simpy.Environment:
         if self.options.real_time:
@@ -86,15 +105,14 @@ class LiveWorld(World):
         self.runner = runner = Runner(loaded, self.scenario.engine, options)
         largest = self.scenario.workload.largest_item(seed=seed, model=self.scenario.model)
         warm_up(runner, self.scenario.engine, largest)
-        clock = options.clock or ("cuda" if loaded.device.type == "cuda" else "wall")
         parts = (
             runner,
             Prompts(loaded, seed, options.text),
             Pictures(loaded.shape, seed, loaded.device, loaded.dtype, options.images),
             Sampler(options.temperature, seed, loaded.device, logprobs=options.logprobs),
-            *timer_and_meter(clock, loaded.device),
+            *timer_and_meter(self.clock, loaded.device),
         )
-        if clock == "model":
+        if self.clock == "model":
             priced = super()._backend()
             assert isinstance(priced, SimulatedBackend)
             self.device_backend: TorchBackend = PricedBackend(priced, *parts)

@@ -40,6 +40,14 @@ class LoadedModel:
         return self.model.config
 
     @property
+    def dtype_name(self) -> str:
+        return str(self.dtype).removeprefix("torch.")
+
+    @property
+    def weight_bytes(self) -> int:
+        return sum(parameter.nbytes for parameter in self.model.parameters())
+
+    @property
     def ordinary_tokens(self) -> tuple[int, int]:
         """The longest stretch of ids that mean nothing special, as first and last + 1."""
         config = self.config
@@ -79,8 +87,15 @@ def _random(name: str, device: torch.device, dtype: torch.dtype, seed: int) -> A
 def _finish(name: str, model: Any, shape: VisionLanguageModel, tokenizer: Any = None) -> LoadedModel:
     model.set_attn_implementation(ATTENTION)
     model.eval().requires_grad_(False)
-    width = model.dtype.itemsize
-    return LoadedModel(name, model, shape.model_copy(update={"dtype_bytes": width}), tokenizer)
+    return LoadedModel(name, model, _in_dtype(shape, model.dtype), tokenizer)
+
+
+def _in_dtype(shape: VisionLanguageModel, dtype: torch.dtype) -> VisionLanguageModel:
+    """A named model in another dtype takes other bytes, so that it needs another name."""
+    if shape.dtype_bytes == dtype.itemsize:
+        return shape
+    word = str(dtype).removeprefix("torch.")
+    return shape.model_copy(update={"dtype_bytes": dtype.itemsize, "name": f"{shape.name}-{word}"})
 
 
 def _check_fit(name: str, config: Any, device: torch.device, dtype: torch.dtype) -> None:

@@ -19,6 +19,7 @@ class Options:
     device: str = "cpu"
     model: str | None = None  # left out: the scenario's
     dtype: str | None = None  # left out: bfloat16 on CUDA, float32 on CPU
+    threads: int = 1  # of the CPU; two beside one busy core take twenty times as long as one
     clock: ClockName | None = None  # left out: cuda on CUDA, wall on CPU
     real_time: bool = False  # arrivals at their times by the wall clock; else idle time is skipped
     temperature: float = 0.0
@@ -29,6 +30,7 @@ class Options:
     pad_queries: int = 0  # mixed batches padded to a multiple of so many tokens and captured; 0: run as they are
     pad_kv: int = 0  # ... and to so many cached tokens
     images: Path | None = None  # a folder of picture files; left out: generated pixels
+    calibrate_every: int = 0  # time one shape after so many iterations, off the clock; 0: none
     text: Path | None = None  # a file of words, for a real model's tokenizer; left out: random token ids
 
     def __post_init__(self) -> None:
@@ -40,6 +42,10 @@ class Options:
             raise InputError(f"encoder_storage: there is no {self.encoder_storage!r}; {', '.join(get_args(Storage))}")
         if self.pad_queries < 0 or self.pad_kv < 0:
             raise InputError("pad_queries and pad_kv are numbers of tokens, 0 for none")
+        if self.threads < 1:
+            raise InputError("threads is a number of threads, at least 1")
+        if self.calibrate_every < 0:
+            raise InputError("calibrate_every is a number of iterations, 0 for none")
         on_cuda = self.device.startswith("cuda")
         if self.clock == "cuda" and not on_cuda:
             raise InputError("clock: cuda events time a CUDA device; wall, thread_time or model go with --device cpu")

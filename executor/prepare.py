@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Iterator
 from typing import NamedTuple
+
+import torch
 
 from executor.devices import device_named, dtype_named, free_bytes
 from executor.models import LoadedModel, load_model
@@ -13,6 +16,7 @@ from sim.scenario import Scenario
 from sim.world import Resolved, resolve
 from workloads.errors import InputError
 from workloads.models import VisionLanguageModel
+from workloads.request import Request
 
 LOOK_AT = 100_000  # requests, to see which is the longest
 
@@ -27,6 +31,7 @@ class Prepared(NamedTuple):
 def load_for(scenario: Scenario, options: Options) -> LoadedModel:
     """The model that the options name, or the scenario's. Raises InputError for whatever is wrong with either."""
     device = device_named(options.device)
+    torch.set_num_threads(options.threads)
     return load_model(
         options.model or scenario.model.name, device, dtype_named(options.dtype, device), seed=scenario.seed
     )
@@ -35,6 +40,8 @@ def load_for(scenario: Scenario, options: Options) -> LoadedModel:
 def prepare(scenario: Scenario, loaded: LoadedModel, options: Options) -> Prepared:
     """The scenario for the model that runs it; several scenarios may share one loaded model."""
     executed = scenario.model_copy(update={"model": _executed_shape(scenario.model, loaded)})
+    for request in _first_requests(executed):
+        _check_items(request, executed.model)
     checked = resolve(executed) if executed.engine.num_kv_blocks else _with_blocks(executed, loaded)
     return Prepared(checked, loaded)
 
@@ -44,7 +51,25 @@ def _executed_shape(asked: VisionLanguageModel, loaded: LoadedModel) -> VisionLa
     shape = loaded.shape
     if asked.factor == shape.factor:
         shape = shape.model_copy(update={"min_pixels": asked.min_pixels, "max_pixels": asked.max_pixels})
-    return shape
+    return shape.model_copy(update={"supports_video": asked.supports_video})
+
+
+def _first_requests(scenario: Scenario) -> Iterator[Request]:
+    return itertools.islice(scenario.workload.requests(seed=scenario.seed, model=scenario.model), LOOK_AT)
+
+
+def _check_items(request: Request, shape: VisionLanguageModel) -> None:
+    """A trace keeps the grids of the model that it was written for, which the executed one must understand."""
+    merge = shape.merge_size
+    for index, item in enumerate(request.items):
+        _, height, width = item.grid
+        if height % merge or width % merge or item.length != item.embeds:
+            raise InputError(f"request {request.id}: item {index}: {shape.name} has no such grid or placeholders")
+        if item.embeds * merge**2 != item.encoder_tokens:
+            raise InputError(
+                f"request {request.id}: item {index}: {item.embeds} embeds, where {shape.name} makes "
+                f"{item.encoder_tokens // merge**2}"
+            )
 
 
 def _with_blocks(scenario: Scenario, loaded: LoadedModel) -> Resolved:
@@ -62,6 +87,6 @@ def _with_blocks(scenario: Scenario, loaded: LoadedModel) -> Resolved:
 
 def _useful_blocks(scenario: Scenario) -> int:
     """For every seat the longest request."""
-    requests = itertools.islice(scenario.workload.requests(seed=scenario.seed, model=scenario.model), LOOK_AT)
+    requests = _first_requests(scenario)
     longest = max((request.prompt_tokens + request.output_tokens for request in requests), default=1)
     return -(-longest // scenario.engine.block_size) * scenario.engine.max_num_seqs

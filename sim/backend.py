@@ -32,5 +32,9 @@ class Backend(Protocol):
 class AccountingBackend(Backend, Protocol):
     """A backend that a run can be asked about afterwards."""
 
-    allocation_failures: int
-    peak_encoder_bytes: int  # encoder activations and outputs at their worst moment
+    @property
+    def allocation_failures(self) -> int: ...
+
+    @property
+    def peak_encoder_bytes(self) -> int:
+        """Encoder activations and outputs at their worst moment."""

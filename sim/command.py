@@ -1,4 +1,4 @@
-"""One `tandem run`: every variant checked, then simulated and written, then all of them shown side by side."""
+"""One `tandem run`: every variant checked, then run and written, then all of them shown side by side."""
 
 from __future__ import annotations
 
@@ -22,18 +22,33 @@ INCOMPLETE, INTERRUPTED = 3, 130  # exit codes
 
 
 class RunCommand:
-    """Raises InputError for wrong input: before anything is run, unless only a trace's later lines are wrong."""
+    """Raises InputError for wrong input: before anything is run, unless only a trace's later lines are wrong.
+
+    Another way of running scenarios overrides how one is checked, executed and written.
+    """
+
+    suffix = ""  # of the folder that is written where none is named
 
     def __init__(self, files: Sequence[Path], sets: Sequence[str], out: Path | None, plots: bool) -> None:
         self.plots = plots
         self.console = new_console()
         variants = expand([usable(file) for file in files], sets)
-        self.checked = [(variant, variant.resolve()) for variant in variants]
-        self.base = usable(out) if out else Path("runs", self._name())
+        self.checked = [(variant, self.check(variant)) for variant in variants]
+        self.base = usable(out) if out else Path("runs", self._name() + self.suffix)
         self.folders = [self.base / name for name in folder_names([variant.label for variant in variants])]
         if len(variants) == 1:
             self.folders = [self.base]
         self.done: list[tuple[Variant, Run]] = []
+
+    def check(self, variant: Variant) -> Resolved:
+        """The variant with every default filled in."""
+        return variant.resolve()
+
+    def execute(self, resolved: Resolved, label: str, folder: Path, progress: ProgressBar) -> Run:
+        """Run one variant and write its folder, but for the plots."""
+        run = simulate_resolved(resolved, progress=progress)
+        write_run(run, label, folder)
+        return run
 
     def _name(self) -> str:
         """The scenario's, or those of all."""
@@ -47,7 +62,7 @@ class RunCommand:
                 folder.mkdir(parents=True, exist_ok=True)
         for (variant, resolved), folder in zip(self.checked, self.folders, strict=True):
             if not self._interrupted:
-                self._simulate(variant, resolved, folder)
+                self._run(variant, resolved, folder)
         plots = self._write_plots()
         with printing():
             self._report(plots)
@@ -63,14 +78,13 @@ class RunCommand:
     def _labelled(self) -> list[tuple[str, Run]]:
         return [(variant.label or run.name, run) for variant, run in self.done]
 
-    def _simulate(self, variant: Variant, resolved: Resolved, folder: Path) -> None:
+    def _run(self, variant: Variant, resolved: Resolved, folder: Path) -> None:
         label = variant.label or resolved.scenario.name
         try:
             with ProgressBar(label, resolved.scenario.workload.num_requests) as progress:
-                run = simulate_resolved(resolved, progress=progress)
+                run = self.execute(resolved, label, folder, progress)
         except InputError as error:
             raise InputError(f"{variant.file}: {error}") from None
-        write_run(run, label, folder)
         self.done.append((variant, run))
 
     def _write_plots(self) -> list[Path]:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from workloads.errors import InputError
 
-PARTIAL = re.compile(r"\..+\.(?:json|parquet|png|yaml)\.(\d+)\.partial")
+PARTIAL = re.compile(r"\..+\.(?:csv|gz|json|parquet|png|yaml)\.(\d+)\.partial")
 
 
 @contextmanager

@@ -14,10 +14,13 @@ import pandas as pd
 import yaml
 from pydantic import ValidationError
 
-from sim import regression
+from sim import regression, totals
 from sim.figures import HeldOut, Range, StageErrors, Stated
+from sim.files import whole, writing
 from sim.profiles import Profile, first_problem
+from sim.timings import has_parts, read_header, read_rows
 from workloads.errors import InputError
+from workloads.frozen import LEAST
 
 FORMULA = (
     "t = host + encode + gemm(T) + prefill_attention + decode_attention; "
@@ -29,6 +32,11 @@ FORMULA = (
 METHOD = (
     "encoder: each image size withheld in turn, batches of 1024 tokens and more; prefill and decode: each token count "
     "withheld in turn from both; mixed: never fitted. bias: summed time with every row fitted"
+)
+METHOD_TOTALS = (
+    "whole times of iterations; encoder: the token count of each batch withheld in turn; prefill, decode and mixed: "
+    "each token count withheld in turn from all three; where there is but one, with it. bias: summed time with every "
+    "row fitted, brought to 0 for encoder and language model, and for each stage of the latter where it can be"
 )
 UNITS = {
     "E0": "ms",
@@ -47,22 +55,16 @@ UNITS = {
 }
 STAGES = {"E": "encoder rows", "G": "prefill and decode rows", "p": "prefill and decode rows"}
 STAGES |= {"P": "prefill rows", "D": "decode rows"}
-COUNTS = ("images", "tokens", "chunk", "cached", "prompt", "decodes", "context")
-TIMES = ("total_ms", "gemm_ms", "prefill_attention_ms", "decode_attention_ms")
-COLUMNS = {"stage": "str"} | dict.fromkeys(COUNTS, "int64") | dict.fromkeys(TIMES, "float64")
 DIGITS = 6  # significant; far below the errors, and the same on every machine
 
 
 def make_profile(csv: Path) -> Profile:
     """Raises InputError when the header is no YAML or lacks a field, or the timings lack a column or a stage."""
     try:
-        rows = pd.read_csv(csv, comment="#", usecols=list(COLUMNS), dtype=COLUMNS)
-        if missing := set(StageErrors.model_fields) - set(rows.stage):
-            raise InputError(f"no timings of {', '.join(sorted(missing))}")
-        if not (rows.total_ms > 0).all():
-            raise InputError("total_ms must be greater than 0 in every row")
-        fitted = {name: _rounded(value) for name, value in regression.fit(rows).items()}
-        return Profile.model_validate(_header(csv) | _fitted(rows, fitted))
+        rows = read_rows(csv)
+        form = regression if has_parts(rows) else totals
+        fitted = {name: _rounded(value) for name, value in form.fit(rows).items()}
+        return Profile.model_validate(read_header(csv) | _fitted(rows, fitted))
     except ValidationError as error:
         raise InputError(f"{csv}: {first_problem(error)}") from None
     except (OSError, yaml.YAMLError, ValueError) as error:
@@ -70,32 +72,34 @@ def make_profile(csv: Path) -> Profile:
 
 
 def write_profile(profile: Profile, path: Path) -> None:
-    path.write_text(json.dumps(profile.model_dump(mode="json"), indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
-
-
-def _header(csv: Path) -> dict[str, Any]:
-    lines = csv.read_text(encoding="utf-8").splitlines()
-    header = yaml.safe_load("\n".join(line[2:] for line in lines if line.startswith("#")))
-    if not isinstance(header, dict):
-        raise InputError("the lines that begin with # hold no YAML mapping")
-    header.pop("columns", None)  # for the reader of the CSV alone
-    return header
+    text = json.dumps(profile.model_dump(mode="json"), indent=2, ensure_ascii=False) + "\n"
+    with writing(path), whole(path) as partial:
+        partial.write_text(text, encoding="utf-8")
 
 
 def _fitted(rows: pd.DataFrame, fitted: Mapping[str, float]) -> dict[str, Any]:
     """The parts of a profile that follow from its timings, in the schema's words."""
-    errors = StageErrors.model_validate(_short(regression.held_out(rows, dict(fitted))))
+    form, method, source = (regression, METHOD, _source) if has_parts(rows) else (totals, METHOD_TOTALS, _source_totals)
+    errors = StageErrors.model_validate(_short(form.held_out(rows, dict(fitted))))
     bias = StageErrors.model_validate(_short(regression.bias(rows, dict(fitted))))
     return {
         "formula": FORMULA,
-        "coefficients": {name: _stated(name, fitted[name]) for name in UNITS},
+        "coefficients": {name: Stated(value=fitted[name], unit=UNITS[name], source=source(name)) for name in UNITS},
         "range": _range(rows),
-        "held_out": HeldOut(method=METHOD, unit="percent", mape=errors, bias=bias),
+        "held_out": HeldOut(method=method, unit="percent", mape=errors, bias=bias),
     }
 
 
-def _stated(name: str, value: float) -> Stated[float]:
-    return Stated[float](value=value, unit=UNITS[name], source=f"least squares, {STAGES[name[0]]} of the CSV")
+def _source(name: str) -> str:
+    return f"least squares, {STAGES[name[0]]} of the CSV"
+
+
+def _source_totals(name: str) -> str:
+    if name == "P1":
+        return "0: whole times tell it not from gemm"
+    return (
+        f"least squares on whole times, {'encoder' if name[0] == 'E' else 'prefill, decode and mixed'} rows of the CSV"
+    )
 
 
 def _range(rows: pd.DataFrame) -> Range:
@@ -115,8 +119,8 @@ def _span(column: "pd.Series[int]") -> tuple[int, int]:
 
 
 def _rounded(value: float) -> float:
-    """Six significant digits; what a solver leaves on a bound is zero."""
-    return 0.0 if value < 1e-15 else float(f"{value:.{DIGITS}g}")
+    """Six significant digits; what a solver leaves on a bound, or too little for a profile to hold, is zero."""
+    return 0.0 if value < LEAST else float(f"{value:.{DIGITS}g}")
 
 
 def _short(percents: Mapping[str, float]) -> dict[str, float]:

@@ -91,16 +91,21 @@ def latencies(run: PlottedRun, name: str) -> WeightedSample:
     return WeightedSample(values, np.ones_like(values))
 
 
+def curve(sample: WeightedSample) -> tuple[Floats, Floats]:
+    """Steps of a CDF that is not empty, from 0 up, in milliseconds; of a long one, as many as show."""
+    values, shares = sample.cdf()
+    if len(values) > len(DRAWN):
+        kept = np.unique(np.searchsorted(shares, DRAWN).clip(0, len(values) - 1))
+        values, shares = values[kept], shares[kept]
+    return np.append(values[0], values) * 1e3, np.append(0.0, shares)
+
+
 def _curves(ax: Axes, sampled: Sampled, height: Callable[[Floats], Floats], q: int, corner: str) -> None:
     """With a percentile of each in a corner that the curves leave free."""
     for style, sample in sampled:
-        values, shares = sample.cdf()
-        if len(values) > len(DRAWN):
-            kept = np.unique(np.searchsorted(shares, DRAWN).clip(0, len(values) - 1))
-            values, shares = values[kept], shares[kept]
-        x, y = np.append(values[0], values) * 1e3, height(np.append(0.0, shares))
+        x, shares = curve(sample)
         words = number(sample.percentile(q) / 1e6)
-        ax.plot(x, y, drawstyle="steps-post", label=words, **style)
+        ax.plot(x, height(shares), drawstyle="steps-post", label=words, **style)
     if len(sampled) <= MAX_LISTED:
         place = {"loc": corner, "title": f"p{q} (ms)", "title_fontsize": 8, "handlelength": 2.4, "labelspacing": 0.25}
         ax.legend(**LEGEND | place | {"frameon": True, "framealpha": 0.7, "edgecolor": "white", "borderpad": 0.2})

@@ -41,14 +41,14 @@ def _figures(runs: Runs) -> Iterator[tuple[str, Figure]]:
     yield "latency_cdfs", latency_cdfs(runs)
     yield "ttft_breakdown", ttft_breakdown(runs)
     yield "stalls", stalls(runs)
-    for (label, run), suffix in zip(runs, _suffixes([label for label, _ in runs]), strict=True):
+    for (label, run), suffix in zip(runs, suffixes([label for label, _ in runs]), strict=True):
         yield f"iteration_timeline{suffix}", iteration_timeline(label, run)
         yield f"occupancy{suffix}", occupancy(label, run)
         if len(run.requests) <= MAX_REQUESTS:
             yield f"request_gantt{suffix}", request_gantt(label, run)
 
 
-def _suffixes(labels: list[str]) -> list[str]:
+def suffixes(labels: list[str]) -> list[str]:
     """`-<label>`, safe as a file name; numbered where that makes two alike."""
     if len(labels) == 1:
         return [""]

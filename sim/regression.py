@@ -29,25 +29,25 @@ def fit(rows: pd.DataFrame) -> Fit:
 
 def fit_encoder(rows: pd.DataFrame) -> Fit:
     encoder = rows[rows.stage == "encoder"]
-    return _linear(("E0", "E1", "E2"), _encoder_terms(encoder), encoder.total_ms, encoder)
+    return _linear(("E0", "E1", "E2"), encoder_terms(encoder), encoder.total_ms, encoder)
 
 
 def fit_language_model(rows: pd.DataFrame) -> Fit:
     prefill, decode = rows[rows.stage == "prefill"], rows[rows.stage == "decode"]
     return (
         _fit_gemm(pd.concat([prefill, decode]))
-        | _linear(("P0", "P1", "P2"), _prefill_terms(prefill), prefill.prefill_attention_ms, prefill)
-        | _linear(("D0", "D1", "D2"), _decode_terms(decode), decode.decode_attention_ms, decode)
+        | _linear(("P0", "P1", "P2"), prefill_terms(prefill), prefill.prefill_attention_ms, prefill)
+        | _linear(("D0", "D1", "D2"), decode_terms(decode), decode.decode_attention_ms, decode)
     )
 
 
 def predict(c: Fit, rows: pd.DataFrame) -> Floats:
     """Milliseconds of each row, whatever its stage."""
-    encode = np.where(rows.images > 0, _encoder_terms(rows) @ [c["E0"], c["E1"], c["E2"]], 0.0)
-    tokens = _tokens(rows)
+    encode = np.where(rows.images > 0, encoder_terms(rows) @ [c["E0"], c["E1"], c["E2"]], 0.0)
+    tokens = num_tokens(rows)
     gemm = np.where(tokens > 0, _gemm(np.array([c[name] for name in GEMM]), tokens), 0.0)
-    prefill = np.where(rows.chunk > 0, _prefill_terms(rows) @ [c["P0"], c["P1"], c["P2"]], 0.0)
-    decode = np.where(rows.decodes > 0, _decode_terms(rows) @ [c["D0"], c["D1"], c["D2"]], 0.0)
+    prefill = np.where(rows.chunk > 0, prefill_terms(rows) @ [c["P0"], c["P1"], c["P2"]], 0.0)
+    decode = np.where(rows.decodes > 0, decode_terms(rows) @ [c["D0"], c["D1"], c["D2"]], 0.0)
     return np.asarray(encode + gemm + prefill + decode)
 
 
@@ -80,18 +80,18 @@ def _predicted(c: Fit, rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def _linear(names: tuple[str, ...], terms: Floats, measured: pd.Series, rows: pd.DataFrame) -> Fit:
-    weights = _weights(rows)
-    weighted = terms * weights[:, None]
+    weight = weights(rows)
+    weighted = terms * weight[:, None]
     scale = np.linalg.norm(weighted, axis=0)  # columns differ by ten orders of magnitude
-    solution, _ = nnls(weighted / scale, measured.to_numpy() * weights)
+    solution, _ = nnls(weighted / scale, measured.to_numpy() * weight)
     return dict(zip(names, (solution / scale).tolist(), strict=True))
 
 
 def _fit_gemm(rows: pd.DataFrame) -> Fit:
-    tokens, measured, weights = _tokens(rows), rows.gemm_ms.to_numpy(), _weights(rows)
+    tokens, measured, weight = num_tokens(rows), rows.gemm_ms.to_numpy(), weights(rows)
 
     def residuals(c: Floats) -> Floats:
-        return np.asarray((_gemm(c, tokens) - measured) * weights)
+        return np.asarray((_gemm(c, tokens) - measured) * weight)
 
     tight = {"xtol": 1e-14, "ftol": 1e-14, "gtol": 1e-14}
     found = least_squares(residuals, GEMM_START, bounds=GEMM_BOUNDS, x_scale=GEMM_START, **tight)
@@ -102,26 +102,33 @@ def _gemm(c: Floats, tokens: Floats) -> Floats:
     floor, token, slope, power = c
     high = np.maximum(floor, token * tokens)
     low = np.minimum(floor, token * tokens)
-    return np.asarray(high * (1 + (low / high) ** power) ** (1 / power) + slope * tokens)
+    share = np.divide(low, high, out=np.zeros_like(high), where=high > 0)
+    return np.asarray(high * (1 + share**power) ** (1 / power) + slope * tokens)
 
 
-def _tokens(rows: pd.DataFrame) -> Floats:
+def num_tokens(rows: pd.DataFrame) -> Floats:
     return (rows.chunk + rows.decodes).to_numpy(float)
 
 
-def _weights(rows: pd.DataFrame) -> Floats:
+def weights(rows: pd.DataFrame) -> Floats:
     return rows.total_ms.to_numpy() ** -WEIGHT
 
 
-def _encoder_terms(rows: pd.DataFrame) -> Floats:
+def encoder_terms(rows: pd.DataFrame) -> Floats:
     return np.column_stack([np.ones(len(rows)), rows.images * rows.tokens, rows.images * rows.tokens**2])
 
 
-def _prefill_terms(rows: pd.DataFrame) -> Floats:
-    """In mixed rows the chunk lies anywhere in its prompt: cached + chunk / 2 is half the prompt on average."""
-    middle = np.where(rows.stage == "mixed", rows.prompt / 2, rows.cached + rows.chunk / 2)
+def prefill_terms(rows: pd.DataFrame) -> Floats:
+    """A query attends to cached + chunk / 2 tokens on average.
+
+    That is half the prompt where a chunk lies anywhere in it: in rows with a prompt and nothing cached, as published
+    mixed timings have them. Rows of a calibration say what was cached, and a prompt only where they are of several
+    chunks: of one in which a query attends to as much on average.
+    """
+    anywhere = (rows.prompt > 0) & (rows.cached == 0)
+    middle = np.where(anywhere, rows.prompt / 2, rows.cached + rows.chunk / 2)
     return np.column_stack([np.ones(len(rows)), rows.chunk, rows.chunk * middle])
 
 
-def _decode_terms(rows: pd.DataFrame) -> Floats:
+def decode_terms(rows: pd.DataFrame) -> Floats:
     return np.column_stack([np.ones(len(rows)), rows.decodes, rows.decodes * rows.context])

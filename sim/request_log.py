@@ -84,6 +84,12 @@ class RequestLog:
         rows: NDArray[np.int64] = table[table[:, 5] == 1][:, [0, 1, 2, 4]]
         return rows
 
+    def finished_ids(self) -> NDArray[np.int64]:
+        """Those that have segments, in the same order."""
+        rows = self._rows.array().reshape(-1, len(FIELDS))
+        ids: NDArray[np.int64] = rows[rows[:, FIELDS.index("status")] == self._texts.get("finished", -1), 0]
+        return ids
+
     def crossings(self, decode_steps: int, block_size: int) -> NDArray[np.int64]:
         """KV blocks that decodes took at each of their steps: a request needs one when its tokens fill the last."""
         _, step, count, computed, _, _ = self._segments.array().reshape(-1, SEGMENT).T

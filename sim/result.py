@@ -27,6 +27,8 @@ class Run:
     def __init__(self, world: World, *, verdict: str, notes: list[str], blockers: dict[int, str]) -> None:
         self.scenario = world.scenario  # resolved: every budget a number
         self.profile = world.profile
+        self.origin = world.origin  # simulated, measured or executed
+        self.source = world.source  # of its times, in a line
         self.verdict = verdict  # finished, stalled, interrupted or out of memory
         self.notes = notes  # what was raised or clamped
         self.blockers = blockers  # of a stalled run: request -> what it waits for
@@ -86,6 +88,10 @@ class Run:
     def itl(self) -> NDArray[np.float64]:
         """Every gap between two tokens of one request, in seconds, pooled over all requests."""
         return self.itl_sample.expand()
+
+    def token_segments(self) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+        """Ids of finished requests, their segments in the same order (see `sim.itl`), ends of decode steps (ns)."""
+        return self._requests.finished_ids(), self._requests.segments(), self._log.decode_log()[0]
 
     @cached_property
     def summary(self) -> dict[str, Any]:

@@ -54,8 +54,8 @@ def serve(world: World, notes: list[str]) -> Run:
             world.env.run()
     except KeyboardInterrupt:
         verdict = "interrupted"
-    except OutOfMemoryError:
-        verdict = "out of memory"
+    except OutOfMemoryError as error:
+        verdict, notes = "out of memory", [*notes, str(error)]
     except OverflowError as error:
         raise InputError(TOO_LONG) from error
     if now(world.env) > LATEST:

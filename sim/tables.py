@@ -22,8 +22,8 @@ def print_table(console: Console, runs: Runs) -> None:
         lines = flat
     for part in _parts(console, lambda some: _table(lines, some), len(runs)):
         console.print(part)
-    labels = sorted({f"{run.scenario.profile}, {run.profile.label}" for _, run in runs})
-    say(console, f"simulated with the costs of {'; '.join(labels)}")
+    for source in sorted({run.source for _, run in runs}):
+        say(console, source)
 
 
 def new_console() -> Console:

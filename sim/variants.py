@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -34,11 +34,11 @@ class Variant:
     changes: dict[str, Any]
     label: str  # empty for a command's only run
 
-    def resolve(self) -> Resolved:
+    def resolve(self, resolving: Callable[[Scenario], Resolved] = resolve) -> Resolved:
         """Raises InputError, one line with the file in it."""
         scenario = Scenario.load(self.file, self.changes)
         try:
-            return resolve(scenario)
+            return resolving(scenario)
         except InputError as error:
             raise InputError(f"{self.file}: {error}") from None
 

@@ -70,6 +70,7 @@ class World:
 
     engine_type = Engine
     stepwise = False  # one iteration at a time, whatever the scenario says
+    origin = "simulated"  # what its figures are, as tables label them
 
     def __init__(self, scenario: Scenario, profile: Profile, progress: Callable[[int], None] | None = None) -> None:
         self.scenario = scenario
@@ -90,6 +91,11 @@ class World:
         self._preparation = Preparation(self.env, scenario.front_end, self.engine.deliver)
         self._timeout = round((scenario.clients.timeout or 0) * 1e9)
         self._start_clients(scenario)
+
+    @property
+    def source(self) -> str:
+        """Where its times come from, in a line."""
+        return f"simulated with the costs of {self.scenario.profile}, {self.profile.label}"
 
     def _environment(self) -> simpy.Environment:
         return simpy.Environment(0)

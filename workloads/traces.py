@@ -6,6 +6,7 @@ import os
 import re
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Literal
 
@@ -118,16 +119,23 @@ class Jsonl(Trace):
     kind: Literal["jsonl"] = "jsonl"
 
     def rows(self, seed: int, model: VisionLanguageModel) -> Iterator[Request]:
-        return parsed(self.path, self._read, lines(self.path))
+        return parsed(self.path, partial(_read_request, model), lines(self.path))
 
-    @staticmethod
-    def _read(line: str) -> Request:
-        try:
-            return _REQUEST.validate_json(line)
-        except ValidationError as error:
-            first = error.errors()[0]
-            where = ".".join(map(str, first["loc"]))
-            raise ValueError(f"{where}: {first['msg']}" if where else first["msg"]) from error
+
+def _read_request(model: VisionLanguageModel, line: str) -> Request:
+    request = _decode_request(line)
+    if not model.supports_video and any(item.modality == "video" for item in request.items):
+        raise ValueError(f"{model.name} takes no videos")
+    return request
+
+
+def _decode_request(line: str) -> Request:
+    try:
+        return _REQUEST.validate_json(line)
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(map(str, first["loc"]))
+        raise ValueError(f"{where}: {first['msg']}" if where else first["msg"]) from error
 
 
 def column_names(line: str) -> list[str]:

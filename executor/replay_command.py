@@ -1,0 +1,80 @@
+"""One `tandem replay`: every variant checked, then executed on the device and written as a simulated run is."""
+
+from __future__ import annotations
+
+import platform
+import time
+from collections.abc import Sequence
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from executor.devices import device_name
+from executor.live import LiveRun, replay
+from executor.models import LoadedModel
+from executor.options import Options
+from executor.prepare import load_for, prepare
+from sim.command import RunCommand
+from sim.live_output import write_live_run
+from sim.progress import ProgressBar
+from sim.result import Run
+from sim.scenario import Scenario
+from sim.tables import say
+from sim.variants import Variant
+from sim.world import Resolved
+
+PACKAGES = ("torch", "transformers")
+
+
+class ReplayCommand(RunCommand):
+    """Raises InputError for wrong input and for whatever the device cannot do, before anything is run."""
+
+    suffix = ".live"
+
+    def __init__(
+        self, files: Sequence[Path], sets: Sequence[str], out: Path | None, plots: bool, options: Options
+    ) -> None:
+        self.options = options
+        self.loaded: dict[str, LoadedModel] = {}  # by the name they were asked for
+        super().__init__(files, sets, out, plots)
+
+    def check(self, variant: Variant) -> Resolved:
+        return variant.resolve(lambda scenario: prepare(scenario, self._load(scenario), self.options).checked)
+
+    def _load(self, scenario: Scenario) -> LoadedModel:
+        name = self.options.model or scenario.model.name
+        if name not in self.loaded:
+            self.loaded[name] = load_for(scenario, self.options)
+        return self.loaded[name]
+
+    def execute(self, resolved: Resolved, label: str, folder: Path, progress: ProgressBar) -> Run:
+        loaded = next(model for model in self.loaded.values() if model.shape.name == resolved.scenario.model.name)
+        say(self.console, f"{label}: {loaded.name} on {device_name(loaded.device)}")
+        start = time.perf_counter()
+        live = replay(resolved, loaded, self.options, progress=progress)
+        about = about_live(live, time.perf_counter() - start)
+        write_live_run(live.run, label, folder, plans=live.plans, tokens=live.tokens, about=about)
+        return live.run
+
+
+def about_live(live: LiveRun, elapsed: float) -> dict[str, Any]:
+    """What executed the run and what only it can tell, for live.json."""
+    world, loaded = live.world, live.world.loaded
+    host = live.run.iterations["host"].to_numpy()
+    return {
+        "device": {"name": device_name(loaded.device), "type": str(loaded.device)},
+        "model": {"name": loaded.name, "dtype": loaded.dtype_name},
+        "clock": world.clock,
+        "options": world.options.about(),
+        "versions": {"python": platform.python_version(), **{name: version(name) for name in PACKAGES}},
+        "elapsed_s": round(elapsed, 3),  # warming up included
+        "host_ms": {"mean": _ms(np.mean(host)), "p99": _ms(np.quantile(host, 0.99))} if len(host) else None,
+        "memory": world.memory(),
+        "notes": world.notes,
+    }
+
+
+def _ms(seconds: np.floating[Any]) -> float:
+    return round(float(seconds) * 1e3, 6)

@@ -1,0 +1,102 @@
+"""One `tandem compare`: a simulated folder beside a live one, or each of their variants; printed, written and drawn."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from sim.compare import Comparison, compare
+from sim.compare_tables import print_comparison, print_ranks
+from sim.files import usable, writing
+from sim.live_output import COMPARISON, remove_comparison_plots, write_json
+from sim.printing import printing
+from sim.profiles import load_profile
+from sim.ranks import ranks
+from sim.recorded import is_run, read_live, read_run
+from sim.tables import new_console, say
+from workloads.errors import InputError
+
+DIFFERENT = 1  # exit code
+
+
+class CompareCommand:
+    """Raises InputError for wrong input, before anything is printed or written."""
+
+    def __init__(self, run: Path, live: Path, profile: str | None, plots: bool) -> None:
+        self.live = usable(live)
+        self.plots = plots
+        self.console = new_console()
+        self.profile_name = _absolute(profile) if profile else ""
+        self.profile = load_profile(self.profile_name) if profile else None
+        self.left_out: list[str] = []
+        self.comparisons = [self._compare(*pair) for pair in self._pairs(usable(run), self.live)]
+        self.ranks = ranks({c.label: c.free for c in self.comparisons})
+
+    def _pairs(self, run: Path, live: Path) -> list[tuple[str, Path, Path]]:
+        """(label, simulated, live): the two folders, or their sub-folders of the same names."""
+        ours, theirs = _variants(run), _variants(live)
+        if not ours and not theirs:
+            return [("", run, live)]
+        common = [name for name in theirs if name in ours]
+        if not common:
+            raise InputError(f"{run} and {live}: no variant is in both, or only one of them has variants")
+        self.left_out = sorted({*ours, *theirs} - {*common})
+        return [(name, run / name, live / name) for name in common]
+
+    def _compare(self, label: str, run: Path, live: Path) -> Comparison:
+        return compare(read_run(run), self._read_live(live), self.profile, self.profile_name, label)
+
+    def _read_live(self, live: Path) -> Any:
+        """On another machine the profile may not be where the live run found it: the one given takes its place."""
+        try:
+            return read_live(live, {})
+        except InputError as error:
+            if self.profile is None or "profile" not in str(error):
+                raise
+            return read_live(live, {"profile": self.profile_name})
+
+    def __call__(self) -> int:
+        """Write, draw and print; returns the exit code."""
+        with writing(self.live):
+            remove_comparison_plots(self.live)
+            write_json(self._content(), self.live / COMPARISON)
+            plots = self._write_plots()
+        with printing():
+            self._report(plots)
+        return 0 if all(comparison.identical for comparison in self.comparisons) else DIFFERENT
+
+    def _content(self) -> dict[str, Any]:
+        if not self.comparisons[0].label:
+            return self.comparisons[0].content()
+        variants = {comparison.label: comparison.content() for comparison in self.comparisons}
+        return {"variants": variants, "kendall_tau": self.ranks, "left_out": self.left_out}
+
+    def _write_plots(self) -> list[Path]:
+        if not self.plots:
+            return []
+        from sim.plot_compare import write_comparison_plots  # with matplotlib, which takes half a second
+
+        return write_comparison_plots(self.comparisons, self.live / "plots")
+
+    def _report(self, plots: Sequence[Path]) -> None:
+        for comparison in self.comparisons:
+            print_comparison(self.console, comparison)
+        if self.ranks:
+            print_ranks(self.console, self.ranks, [comparison.label for comparison in self.comparisons])
+        if self.left_out:
+            say(self.console, f"in one of both folders only: {', '.join(self.left_out)}")
+        say(self.console, str(self.live / COMPARISON))
+        if plots:
+            say(self.console, f"{len(plots)} plots: {self.live / 'plots'}")
+
+
+def _variants(folder: Path) -> list[str]:
+    if is_run(folder) or not folder.is_dir():
+        return []
+    return sorted(path.name for path in folder.iterdir() if is_run(path))
+
+
+def _absolute(profile: str) -> str:
+    """A file's path starts where the user is, a name in `scenarios/profiles`."""
+    return str(Path(profile).resolve()) if profile.endswith(".json") else profile

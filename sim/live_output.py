@@ -1,0 +1,50 @@
+"""Writes the folder of a live run: the files of a simulated one, its plans, its tokens, and what executed it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from sim.files import whole, writing
+from sim.output import write_run
+from sim.plan_log import write_plans
+from sim.result import Run
+
+PLANS, TOKENS, LIVE, COMPARISON = "plans.jsonl.gz", "tokens.parquet", "live.json", "compare.json"
+COMPARISON_PLOTS = "compare_*.png"
+
+
+def write_live_run(
+    run: Run, label: str, folder: Path, *, plans: list[str], tokens: pa.Table, about: dict[str, Any]
+) -> None:
+    """`run.json` last of all, as always: whoever finds one finds all files of one run beside it.
+
+    `plans` are the lines of `sim.plan_log`; `tokens` has `request_id`, `tokens` and, where asked for, `logprobs`;
+    `about` says what executed the run, with its `clock`. What was compared with an earlier run here is removed.
+    """
+    with writing(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "run.json").unlink(missing_ok=True)
+        (folder / COMPARISON).unlink(missing_ok=True)
+        remove_comparison_plots(folder)
+        write_plans(plans, folder / PLANS)
+        with whole(folder / TOKENS) as partial:
+            pq.write_table(tokens, partial, compression="snappy")
+        write_json(about, folder / LIVE)
+        write_run(run, label, folder)
+
+
+def remove_comparison_plots(folder: Path) -> None:
+    for path in (folder / "plots").glob(COMPARISON_PLOTS):
+        path.unlink(missing_ok=True)
+
+
+def write_json(content: dict[str, Any], path: Path) -> None:
+    """Whole or not at all; what is undefined is null, never NaN."""
+    text = json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+    with whole(path) as partial:
+        partial.write_text(text, encoding="utf-8")

@@ -1,0 +1,167 @@
+"""The plan log of a live run: one JSON line an iteration, what ran and how long it took, to be fed back later."""
+
+from __future__ import annotations
+
+import gzip
+import zlib
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Annotated, Any, BinaryIO
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from policies.plan import IterationPlan
+from policies.request_state import RequestState
+from sim.backend import AccountingBackend, Outcome
+from sim.files import whole
+from sim.profiles import first_problem
+from workloads.errors import InputError
+from workloads.frozen import LATEST
+
+Whole = Annotated[int, Field(ge=0, le=LATEST)]
+Grid = tuple[Whole, Whole, Whole]
+
+
+class PlanLine(BaseModel):
+    """One iteration. Requests go by their ids and items by (id, index in the prompt); what is empty is left out."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+    iteration: Whole
+    admitted: list[Whole] = []
+    preempted: list[Whole] = []
+    attached: list[tuple[Whole, Whole]] = []
+    charged: list[tuple[Whole, Whole]] = []
+    encode: list[tuple[Whole, Whole, Grid]] = []  # with (frames, height, width) in patches
+    prefill: list[tuple[Whole, Whole, Whole]] = []  # (id, tokens of the chunk, tokens cached before it)
+    decode: list[Whole] | None = None  # the cohort in its order, where it is not what it was at its last step
+    num_decodes: Whole = 0
+    context_tokens: Whole = 0  # that the decodes attend to, summed
+    elapsed_ns: tuple[Whole, Whole, Whole] = (0, 0, 0)  # host, encode, compute
+    failed: list[Whole] = []
+    reason: str = ""
+    allocation_failures: Whole = 0  # of this iteration
+
+    def planned(self) -> dict[str, Any]:
+        """All but the outcome."""
+        return self.model_dump(exclude={"elapsed_ns", "failed", "reason", "allocation_failures"}, exclude_defaults=True)
+
+    def text(self) -> str:
+        """As it stands in the file; the same line always gives the same text."""
+        return self.model_dump_json(exclude_defaults=True)
+
+
+class PlanLines:
+    """Plans as lines without an outcome, in the order of their iterations."""
+
+    def __init__(self) -> None:
+        self._iteration = 0
+        self._cohort: list[int] = []  # as it was last written
+
+    def line(self, plan: IterationPlan) -> PlanLine:
+        """To be called between `begin` and `complete`, while the plan is as it runs."""
+        number, self._iteration = self._iteration, self._iteration + 1
+        return PlanLine.model_construct(
+            iteration=number,
+            admitted=[request.id for request in plan.admitted],
+            preempted=[request.id for request in plan.preempted],
+            attached=_items(plan.attached),
+            charged=_items(plan.charged),
+            encode=[(request.id, index, request.items[index].grid) for request, index in plan.encode],
+            prefill=[(request.id, tokens, request.num_computed_tokens) for request, tokens in plan.prefill],
+            decode=self._changed(plan),
+            num_decodes=plan.num_decodes,
+            context_tokens=plan.context_tokens,
+        )
+
+    def _changed(self, plan: IterationPlan) -> list[int] | None:
+        if plan.decode is None:
+            return None
+        cohort = [request.id for request in plan.decode]
+        if cohort == self._cohort:
+            return None
+        self._cohort = cohort
+        return cohort
+
+
+def _items(items: Sequence[tuple[RequestState, int]]) -> list[tuple[int, int]]:
+    return [(request.id, index) for request, index in items]
+
+
+class PlanLog:
+    """A backend as it is, with a line handed to `write` after each of its iterations."""
+
+    def __init__(self, backend: AccountingBackend, write: Callable[[str], None]) -> None:
+        self.backend = backend
+        self._write = write
+        self._lines = PlanLines()
+        self._failures = 0
+
+    @property
+    def allocation_failures(self) -> int:
+        return self.backend.allocation_failures
+
+    @property
+    def peak_encoder_bytes(self) -> int:
+        return self.backend.peak_encoder_bytes
+
+    def launch(self, plan: IterationPlan, max_iterations: int, horizon: int) -> tuple[PlanLine, Any]:
+        assert max_iterations == 1, "plans are logged one iteration at a time"
+        line = self._lines.line(plan)
+        self._failures = self.backend.allocation_failures
+        return line, self.backend.launch(plan, max_iterations, horizon)
+
+    def wait(self, handle: tuple[PlanLine, Any]) -> Outcome:
+        line, inner = handle
+        outcome = self.backend.wait(inner)
+        elapsed = (outcome.host, outcome.encode, outcome.compute)
+        assert outcome.total == sum(elapsed), "an iteration takes the sum of its parts"
+        told = {
+            "elapsed_ns": elapsed,
+            "failed": [request.id for request in outcome.failed],
+            "reason": outcome.reason,
+            "allocation_failures": self.backend.allocation_failures - self._failures,
+        }
+        self._write(line.model_copy(update=told).text())
+        return outcome
+
+
+def write_plans(lines: Iterable[str], path: Path) -> None:
+    """Compressed, whole or not at all, with no date or name inside: equal plans are equal files."""
+    with whole(path) as partial, partial.open("wb") as raw, _gzip(raw) as file:
+        for line in lines:
+            file.write(f"{line}\n".encode())
+
+
+def _gzip(raw: BinaryIO) -> gzip.GzipFile:
+    return gzip.GzipFile("", "wb", compresslevel=6, fileobj=raw, mtime=0)
+
+
+def read_texts(path: Path) -> list[str]:
+    """The lines as they were written. Raises InputError, one line, where the file is not whole or not text."""
+    try:
+        return gzip.decompress(path.read_bytes()).decode().splitlines()
+    except UnicodeDecodeError:
+        raise InputError(f"{path}: is not UTF-8 text") from None
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        raise InputError(f"{path}: is not a whole gzip file: {error}") from None
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read: {error.strerror or error}") from None
+
+
+def parsed(texts: Iterable[str], path: Path) -> list[PlanLine]:
+    """The lines of `path`. Raises InputError with the first that is no plan line."""
+    lines = []
+    for number, text in enumerate(texts, 1):
+        try:
+            lines.append(PlanLine.model_validate_json(text))
+        except ValidationError as error:
+            raise InputError(f"{path}: line {number}: {first_problem(error)}") from None
+        if lines[-1].iteration != number - 1:
+            raise InputError(f"{path}: line {number}: iteration {lines[-1].iteration} is out of order")
+    return lines
+
+
+def read_plans(path: Path) -> list[PlanLine]:
+    """Every iteration of a plan log. Raises InputError, one line, for a file that is none."""
+    return parsed(read_texts(path), path)
