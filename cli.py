@@ -50,6 +50,7 @@ Dtype = Annotated[
         show_default=False,
     ),
 ]
+Threads = Annotated[int, typer.Option(metavar="N", help="Threads of the CPU; more than there are idle cores is slow.")]
 NoPlots = Annotated[bool, typer.Option("--no-plots", help="Write tables only.", show_default=False)]
 
 
@@ -127,6 +128,53 @@ def compare(
 
 
 @app.command()
+def calibrate(
+    model: Annotated[
+        str,
+        typer.Option(
+            metavar="NAME",
+            help="tiny, small, qwen2-vl-2b or qwen2-vl-7b (random weights), a folder or a hub id.",
+            show_default=False,
+        ),
+    ],
+    device: Device = "cpu",
+    dtype: Dtype = None,
+    threads: Threads = 1,
+    clock: Annotated[
+        str | None,
+        typer.Option(
+            metavar="CLOCK",
+            help="cuda (events), wall or thread_time. Default: cuda on CUDA, thread_time on CPU.",
+            show_default=False,
+        ),
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(metavar="CSV", help="Default: runs/calibration/MODEL-DEVICE.csv.", show_default=False),
+    ] = None,
+    repeats: Annotated[
+        int | None, typer.Option(metavar="N", help="How often each shape is timed.", show_default=False)
+    ] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="Few shapes, well under a minute.")] = False,
+) -> None:
+    """Time a model on a device: encoder, prefill, decode, mixed batches, host.
+
+    The timings go into a CSV that says what was timed where, for `tandem fit`. For example:
+
+    \b
+      tandem calibrate --model small --out small.csv
+      tandem fit small.csv
+
+    An interrupt (exit code 130) writes what has been timed so far, marked partial.
+    """
+    with _failures(), _executor():
+        from executor.calibrate_command import CalibrateCommand
+
+        code = CalibrateCommand(model, device, dtype, clock, out, repeats, quick, threads)()
+    raise typer.Exit(code)
+
+
+@app.command()
 def fit(
     csv: Annotated[Path, typer.Argument(metavar="CSV", help="Timings, as calibrate writes them.", show_default=False)],
     out: Annotated[
@@ -163,9 +211,7 @@ def replay(
         ),
     ] = None,
     dtype: Dtype = None,
-    threads: Annotated[
-        int, typer.Option(metavar="N", help="Threads of the CPU; more than there are idle cores is slow.")
-    ] = 1,
+    threads: Threads = 1,
     clock: Annotated[
         str | None,
         typer.Option(
@@ -190,7 +236,6 @@ def replay(
     pad_queries: Annotated[
         int, typer.Option(metavar="TOKENS", help="Pad mixed batches to multiples of so many tokens, and capture them.")
     ] = 0,
-    pad_kv: Annotated[int, typer.Option(metavar="TOKENS", help="... and to multiples of so many cached tokens.")] = 0,
     images: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Picture files in place of generated pixels.", show_default=False)
     ] = None,
@@ -232,7 +277,6 @@ def replay(
             encoder_in_graph_pool=encoder_in_graph_pool,
             graphs=not no_graphs,
             pad_queries=pad_queries,
-            pad_kv=pad_kv,
             images=images,
             text=text,
             calibrate_every=calibrate_every,

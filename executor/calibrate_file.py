@@ -63,7 +63,7 @@ class Calibration:
         return table
 
     def _header(self) -> str:
-        text = yaml.safe_dump(self.header(), sort_keys=False, allow_unicode=True, width=2**16)
+        text = yaml.dump(self.header(), Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=2**16)
         return "".join(f"# {line}\n" for line in text.splitlines())
 
     def header(self) -> dict[str, Any]:
@@ -102,7 +102,7 @@ class Calibration:
             "licence": "Apache-2.0",
             "system": f"{platform.system()} {platform.machine()}, Python {platform.python_version()}",
             "backend": f"torch {torch.__version__}, transformers {version('transformers')}",
-            "dtype": _word(self.loaded.dtype),
+            "dtype": self.loaded.dtype_name,
             "gpus": 1,  # devices: one runs everything
             "queried": f"{date.today():%Y-%m}",
         }
@@ -130,8 +130,8 @@ def memory_of(loaded: LoadedModel) -> dict[str, Any]:
     """What the memory ledger needs of a model, from the model itself."""
     vision, source = loaded.config.vision_config, f"configuration of {loaded.name}"
     return {
-        "weights": _stated(loaded.weight_bytes, "bytes", f"parameters in {_word(loaded.dtype)}"),
-        "dtype": _stated(loaded.dtype.itemsize, "bytes", _word(loaded.dtype)),
+        "weights": _stated(loaded.weight_bytes, "bytes", f"parameters in {loaded.dtype_name}"),
+        "dtype": _stated(loaded.dtype.itemsize, "bytes", loaded.dtype_name),
         "vision_hidden": _stated(vision.embed_dim, "elements", source),
         "vision_mlp": _stated(int(vision.embed_dim * vision.mlp_ratio), "elements", source),
         "patch": _stated(vision.patch_size, "pixels", source),
@@ -140,9 +140,20 @@ def memory_of(loaded: LoadedModel) -> dict[str, Any]:
     }
 
 
-def _stated(value: float, unit: str, source: str) -> dict[str, Any]:
-    return {"value": value, "unit": unit, "source": source}
+class _Stated(dict[str, Any]):
+    """A figure, which stands on one line."""
 
 
-def _word(dtype: torch.dtype) -> str:
-    return str(dtype).removeprefix("torch.")
+class _Dumper(yaml.SafeDumper):
+    """Figures as `{value: 4, unit: bytes, source: float32}`."""
+
+
+def _represent(dumper: yaml.SafeDumper, figure: _Stated) -> yaml.Node:
+    return dumper.represent_mapping("tag:yaml.org,2002:map", figure.items(), flow_style=True)
+
+
+_Dumper.add_representer(_Stated, _represent)
+
+
+def _stated(value: float, unit: str, source: str) -> _Stated:
+    return _Stated(value=value, unit=unit, source=source)

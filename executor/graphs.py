@@ -25,6 +25,7 @@ class DecodeGraphs:
     def __init__(self, runner: Runner, max_batch: int, max_blocks: int, memory: GraphMemory | None = None) -> None:
         self._runner = runner
         self._memory = memory
+        self._max_blocks = max_blocks
         self.batches = {size: StaticDecode(runner, size, max_blocks) for size in buckets(max_batch)}
         self.replays: dict[int, Forward] = {}  # the sizes that can be run
         self._logits: Tensor | None = None  # [max_batch, vocabulary] of whichever ran last, outside of the pool
@@ -46,7 +47,7 @@ class DecodeGraphs:
     def run(self, batch: Batch) -> Tensor | None:
         """Logits [n, vocabulary], good until the next run; None for a batch that no graph is for."""
         size = _fitting(self.replays, len(batch.token_ids))
-        if size is None or batch.paged.num_chunks:
+        if size is None or batch.paged.num_chunks or batch.paged.tables.shape[1] > self._max_blocks:
             return None
         self.batches[size].fill(batch)
         self.replays[size]()
@@ -68,6 +69,7 @@ class MixedGraphs:
     ) -> None:  # fmt: skip
         self._runner = runner
         self._memory = memory
+        self._max_blocks = max_blocks
         largest = StaticMixed(runner, max_tokens, max_sequences + 1, max_blocks)
         self.batches = {size: largest.narrowed(size) for size in intervals(interval, max_tokens)}
         self.replays: dict[int, Forward] = {}
@@ -87,7 +89,7 @@ class MixedGraphs:
     def run(self, batch: Batch) -> Tensor | None:
         """Logits [E, vocabulary]; None for a batch that no graph is for."""
         size = _fitting(self.replays, len(batch.token_ids))
-        if size is None or not batch.paged.num_chunks:
+        if size is None or not batch.paged.num_chunks or batch.paged.tables.shape[1] > self._max_blocks:
             return None
         self.batches[size].fill(batch, self._runner.embeddings(batch))
         self.replays[size]()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import pyarrow as pa
@@ -12,9 +12,12 @@ import simpy.rt
 
 from executor.clocks import HostMeter, timer_and_meter
 from executor.devices import device_name
+from executor.graphs import Graphs
+from executor.memory_stats import MemoryMeter
 from executor.models import LoadedModel
 from executor.options import Options
 from executor.pictures import Pictures
+from executor.prepare import longest_request
 from executor.prompts import Prompts
 from executor.runner import Runner
 from executor.sampling import Sampler
@@ -92,8 +95,8 @@ class LiveWorld(World):
 
     def memory(self) -> dict[str, Any]:
         """Static memory in bytes, and on CUDA what the allocator counted."""
-        kv = self.runner.kv
-        return {"kv_bytes": 2 * kv.keys.nbytes, "weights_bytes": self.loaded.weight_bytes}
+        static = {"weights_bytes": self.loaded.weight_bytes, "kv_bytes": 2 * self.runner.kv.keys.nbytes}
+        return static | asdict(self._memory.read())
 
     def _environment(self) -> simpy.Environment:
         if self.options.real_time:
@@ -102,6 +105,7 @@ class LiveWorld(World):
 
     def _backend(self) -> AccountingBackend:
         loaded, options, seed = self.loaded, self.options, self.scenario.seed
+        self._memory = MemoryMeter(loaded.device)
         self.runner = runner = Runner(loaded, self.scenario.engine, options)
         largest = self.scenario.workload.largest_item(seed=seed, model=self.scenario.model)
         warm_up(runner, self.scenario.engine, largest)
@@ -118,7 +122,17 @@ class LiveWorld(World):
             self.device_backend: TorchBackend = PricedBackend(priced, *parts)
         else:
             self.device_backend = TorchBackend(*parts)
+        self.device_backend.graphs = self._graphs()
         return MeteredLog(self.device_backend, self.plans.append)
+
+    def _graphs(self) -> Graphs | None:
+        """On a CPU only what pads: nothing is captured there."""
+        options, limits = self.options, self.scenario.engine
+        if not options.pad_queries and not (options.graphs and self.loaded.device.type == "cuda"):
+            return None
+        graphs = Graphs(self.runner, limits, options, longest_request(self.scenario))
+        self.notes += graphs.warm_up()
+        return graphs
 
 
 @dataclass

@@ -28,7 +28,6 @@ class Options:
     encoder_in_graph_pool: bool = False  # the encoder's forward allocates from the graphs' memory
     graphs: bool = True  # CUDA graphs for decode batches
     pad_queries: int = 0  # mixed batches padded to a multiple of so many tokens and captured; 0: run as they are
-    pad_kv: int = 0  # ... and to so many cached tokens
     images: Path | None = None  # a folder of picture files; left out: generated pixels
     calibrate_every: int = 0  # time one shape after so many iterations, off the clock; 0: none
     text: Path | None = None  # a file of words, for a real model's tokenizer; left out: random token ids
@@ -40,8 +39,8 @@ class Options:
             raise InputError(f"clock: there is no {self.clock!r}; {', '.join(get_args(ClockName))}")
         if self.encoder_storage not in get_args(Storage):
             raise InputError(f"encoder_storage: there is no {self.encoder_storage!r}; {', '.join(get_args(Storage))}")
-        if self.pad_queries < 0 or self.pad_kv < 0:
-            raise InputError("pad_queries and pad_kv are numbers of tokens, 0 for none")
+        if self.pad_queries < 0:
+            raise InputError("pad_queries is a number of tokens, 0 for none")
         if self.threads < 1:
             raise InputError("threads is a number of threads, at least 1")
         if self.calibrate_every < 0:

@@ -87,6 +87,10 @@ def _with_blocks(scenario: Scenario, loaded: LoadedModel) -> Resolved:
 
 def _useful_blocks(scenario: Scenario) -> int:
     """For every seat the longest request."""
-    requests = _first_requests(scenario)
-    longest = max((request.prompt_tokens + request.output_tokens for request in requests), default=1)
-    return -(-longest // scenario.engine.block_size) * scenario.engine.max_num_seqs
+    return longest_request(scenario) * scenario.engine.max_num_seqs
+
+
+def longest_request(scenario: Scenario) -> int:
+    """KV blocks that the longest request needs at its end."""
+    tokens = (request.prompt_tokens + request.output_tokens for request in _first_requests(scenario))
+    return -(-max(tokens, default=1) // scenario.engine.block_size)

@@ -22,7 +22,7 @@ from sim.engine import OutOfMemoryError
 from sim.simulated import SimulatedBackend
 
 if TYPE_CHECKING:
-    from executor.graphs import DecodeGraphs
+    from executor.graphs import Graphs
 
 Patches = dict[tuple[RequestState, int], Tensor]  # pixels of (request, item)
 
@@ -60,7 +60,7 @@ class TorchBackend:
         sampler: Sampler,
         timer: Timer,
         meter: HostMeter,
-        graphs: DecodeGraphs | None = None,
+        graphs: Graphs | None = None,
     ) -> None:
         self.runner = runner
         self.prompts = prompts

@@ -19,7 +19,7 @@ from executor.options import Options
 from executor.prepare import prepare
 from executor.runner import Runner
 from policies import POLICIES
-from sim import Scenario, run
+from sim import Scenario
 from sim.plan_log import parsed
 from sim.run import serve, simulate
 from sim.twin import rerun, twin
@@ -248,4 +248,11 @@ def test_kv_blocks_are_no_more_than_the_requests_can_use(tmp_path: Path) -> None
     assert blocks and blocks <= 10_000 and any("num_kv_blocks" in note for note in live.run.notes)
 
 
-__all__ = ["run"]
+
+@pytest.mark.parametrize("interval", [1, 16, 1000])
+def test_padded_batches_give_the_same_tokens(interval: int, tmp_path: Path) -> None:
+    """On a CPU their static buffers run as they are."""
+    exact = tiny()
+    for policy in NAMES:
+        expected = run_live(asked(tmp_path, policy), exact).tokens
+        assert run_live(asked(tmp_path, policy), exact, pad_queries=interval).tokens.equals(expected)
