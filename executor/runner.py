@@ -37,8 +37,9 @@ class Runner:
         """Encode the items in one call and copy their rows to where the plan says."""
         pool = nullcontext() if self.encoder_pool is None else torch.cuda.use_mem_pool(self.encoder_pool)
         with pool:
-            for entry, output in zip(entries, encode(self.loaded, patches, items), strict=True):
-                self.storage.write(entry, output)
+            outputs = encode(self.loaded, patches, items)
+        for entry, output in zip(entries, outputs, strict=True):  # out of the pool: replays overwrite what is in it
+            self.storage.write(entry, output)
 
     @torch.inference_mode()
     def forward(self, batch: Batch) -> Tensor:

@@ -55,6 +55,7 @@ def about(run: Run, label: str) -> dict[str, Any]:
     return {
         "name": run.name,
         "label": label,
+        "origin": run.origin,
         "seed": run.scenario.seed,
         "verdict": run.verdict,
         "partial": run.partial,

@@ -91,3 +91,44 @@ def write_simulated(scenario: Scenario, folder: Path) -> Run:
     simulated = run(scenario)
     write_run(simulated, "simulated", folder)
     return simulated
+
+
+LOADS: dict[str, dict[str, Any]] = {
+    "gamma": {"kind": "gamma", "rate": 30, "burstiness": 0.2},
+    "at_once": {"kind": "at_once"},
+    "closed": {"kind": "concurrency", "users": 5, "think_time": {"mean": 0.05}},
+}
+
+
+def small(policy: str = "head_of_line", arrivals: str = "gamma", seed: int = 1, **sections: Any) -> Scenario:
+    """16 requests, some with images of their own and some with shared ones, on a server where every budget binds."""
+    engine = {
+        "max_num_seqs": 6,
+        "max_num_batched_tokens": 300,
+        "num_kv_blocks": 130,
+        "encoder_max_num_items": 2,
+        "encoder_max_num_tokens": 2048,
+        "encoder_cache_rows": 900,
+    }
+    size = {"kind": "choice", "values": ["256x256", "512x384", "512x512"]}
+    own = {"count": {"kind": "uniform", "min": 0, "max": 2}, "size": size}
+    shared = {"count": {"kind": "uniform", "min": 0, "max": 1}, "size": "512x512", "pool": {"size": 2}}
+    content = {
+        "name": "small",
+        "seed": seed,
+        "model": "qwen3-vl-8b",
+        "profile": "h200/qwen3-vl-8b",
+        "policy": {"kind": policy},
+        "workload": {
+            "kind": "synthetic",
+            "num_requests": 16,
+            "arrivals": LOADS[arrivals],
+            "text_tokens": {"kind": "uniform", "min": 1, "max": 200},
+            "output_tokens": {"kind": "uniform", "min": 1, "max": 60},
+            "images": [own, shared],
+        },
+        "front_end": {"workers": 2, "ms_per_megapixel": 40},
+        "engine": engine | sections.pop("engine", {}),
+        **sections,
+    }
+    return Scenario.model_validate(content)

@@ -2,6 +2,7 @@
 
 import itertools
 import random
+from contextlib import contextmanager
 from types import SimpleNamespace
 
 import numpy as np
@@ -13,6 +14,7 @@ import torch
 from paged_batches import Heads, random_batch
 
 from executor import graphs as graphs_module
+from executor import runner as runner_module
 from executor.assembly import Batch
 from executor.capture import buckets, intervals, pad_to_interval, pad_to_power_of_two
 from executor.graphs import DecodeGraphs, Graphs, MixedGraphs
@@ -162,6 +164,25 @@ def test_padded_sizes():
     assert pad_to_interval(3, 0, 40) == pad_to_interval(3, -1, 40) == 40
     assert buckets(1) == [1] and buckets(8) == [8, 4, 2, 1] and buckets(9) == [9, 8, 4, 2, 1]
     assert intervals(16, 40) == [40, 32, 16] and intervals(0, 40) == [40] and intervals(64, 40) == [40]
+
+
+def test_what_the_encoder_leaves_is_not_in_the_pool_of_the_graphs(runner, monkeypatch):
+    """There it would be overwritten by the next replay."""
+    inside, seen = [], []
+
+    @contextmanager
+    def pool(_):
+        inside.append(True)
+        yield
+        inside.pop()
+
+    item = runner.loaded.shape.item(None, "image", 56, 56)
+    monkeypatch.setattr(torch.cuda, "use_mem_pool", pool)
+    monkeypatch.setattr(runner, "encoder_pool", object())
+    monkeypatch.setattr(runner_module, "encode", lambda *_: seen.append(list(inside)) or [torch.zeros(4, 64)])
+    monkeypatch.setattr(runner.storage, "write", lambda *_: seen.append(list(inside)))
+    runner.encode([torch.zeros(item.encoder_tokens, 1176)], [item], [None])
+    assert seen == [[True], []]
 
 
 def test_a_cpu_has_no_books_of_memory():

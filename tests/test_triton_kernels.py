@@ -40,7 +40,7 @@ def interpreted():
 
 def test_kernels_give_what_the_oracle_gives(interpreted):
     exact = {case: error for case, error in interpreted.items() if case != "float16"}
-    assert len(exact) == 10 and {case: error for case, error in exact.items() if not 0 < error <= 1e-6} == {}
+    assert len(exact) == 12 and {case: error for case, error in exact.items() if not 0 < error <= 1e-6} == {}
 
 
 def test_half_precision_is_as_good_as_its_last_digit(interpreted):

@@ -28,7 +28,9 @@ CASES = {
 }
 
 
-def distance(heads: Heads, batch: dict, dtype: torch.dtype = torch.float32, stretched: bool = False) -> float:
+def distance(
+    heads: Heads, batch: dict, dtype: torch.dtype = torch.float32, stretched: bool = False, splits: int = 0
+) -> float:
     """The largest difference from the oracle, as a part of its largest value; infinite where it is not finite."""
     from executor.triton_attention import attend, prepare
 
@@ -42,6 +44,9 @@ def distance(heads: Heads, batch: dict, dtype: torch.dtype = torch.float32, stre
         spare = {"block_firsts": torch.cat([paged.kernel.block_firsts, more])}
         spare["block_sequences"] = torch.cat([paged.kernel.block_sequences, more.clamp(min=0)])
         paged.kernel = replace(paged.kernel, **spare)
+    if splits:  # fewer than the kernel would get: stretches of several tiles
+        parts, weights = (t[:, :, :splits].clone() for t in (paged.kernel.parts, paged.kernel.weights))
+        paged.kernel = replace(paged.kernel, splits=splits, parts=parts, weights=weights)
     paged.kernel.parts.fill_(torch.nan)
     out, want = attend(query, paged, layer, scaling), expected(query, paged, layer, scaling)
     return float((out.double() - want).abs().max() / want.abs().max()) if out.isfinite().all() else math.inf
@@ -52,6 +57,9 @@ def main() -> None:
     torch.set_num_threads(1)
     errors = {name: distance(*case) for name, case in CASES.items()}
     errors["queries with gaps"] = distance(Heads(4, 2, 32, 8), MIXED, stretched=True)
+    for splits in (1, 4):
+        long = {"chunks": [], "decodes": [999, 257, 256, 3, 65]}
+        errors[f"{splits} splits"] = distance(Heads(4, 2, 32, 16), long, splits=splits)
     # the interpreter multiplies bfloat16 as if it were whole numbers: that dtype is for the GPU's tests
     errors["float16"] = distance(Heads(7, 1, 64, 16), {"chunks": [(9, 50)], "decodes": [77, 0]}, torch.float16)
     json.dump(errors, sys.stdout)
