@@ -13,6 +13,7 @@ import simpy.rt
 from executor.clocks import HostMeter, timer_and_meter
 from executor.devices import device_name
 from executor.graphs import Graphs
+from executor.interleave import Interleaved
 from executor.memory_stats import MemoryMeter
 from executor.models import LoadedModel
 from executor.options import Options
@@ -50,7 +51,7 @@ class LiveEngine(Engine):
 class MeteredLog(PlanLog):
     """Writes the plan log off the meter: a server would not write one."""
 
-    def __init__(self, backend: TorchBackend, write: Callable[[str], None]) -> None:
+    def __init__(self, backend: TorchBackend | Interleaved, write: Callable[[str], None]) -> None:
         super().__init__(backend, write)
         self.meter = backend.meter
 
@@ -78,6 +79,7 @@ class LiveWorld(World):
         self.clock = options.clock or ("cuda" if loaded.device.type == "cuda" else "wall")
         self.plans: list[str] = []
         self.notes: list[str] = []  # what the device would not do
+        self.interleaved: Interleaved | None = None  # times shapes beside the run, where the options ask for it
         super().__init__(checked.scenario, checked.profile, progress)
         if isinstance(self.env, simpy.rt.RealtimeEnvironment):
             self.env.sync()  # what building took is over
@@ -123,7 +125,10 @@ class LiveWorld(World):
         else:
             self.device_backend = TorchBackend(*parts)
         self.device_backend.graphs = self._graphs()
-        return MeteredLog(self.device_backend, self.plans.append)
+        if not options.calibrate_every:
+            return MeteredLog(self.device_backend, self.plans.append)
+        self.interleaved = Interleaved(self.device_backend, options.calibrate_every, seed)
+        return MeteredLog(self.interleaved, self.plans.append)
 
     def _graphs(self) -> Graphs | None:
         """On a CPU only what pads: nothing is captured there."""

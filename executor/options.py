@@ -45,6 +45,11 @@ class Options:
             raise InputError("threads is a number of threads, at least 1")
         if self.calibrate_every < 0:
             raise InputError("calibrate_every is a number of iterations, 0 for none")
+        if self.calibrate_every and (self.real_time or self.clock == "model"):
+            raise InputError(
+                "calibrate_every: timing shapes takes time, which only --clock cuda, wall or thread_time "
+                "can leave out, and real time cannot"
+            )
         on_cuda = self.device.startswith("cuda")
         if self.clock == "cuda" and not on_cuda:
             raise InputError("clock: cuda events time a CUDA device; wall, thread_time or model go with --device cpu")

@@ -56,7 +56,17 @@ class ReplayCommand(RunCommand):
         live = replay(resolved, loaded, self.options, progress=progress)
         about = about_live(live, time.perf_counter() - start)
         write_live_run(live.run, label, folder, plans=live.plans, tokens=live.tokens, about=about)
+        write_interleaved(live, folder)
         return live.run
+
+
+def write_interleaved(live: LiveRun, folder: Path) -> None:
+    """What was timed beside the run, ready for `tandem fit`; an earlier run's goes."""
+    path = folder / "calibration.csv"
+    if live.world.interleaved is None:
+        path.unlink(missing_ok=True)
+    else:
+        live.world.interleaved.calibration(live.run.name, live.world.clock, live.run.partial).write(path)
 
 
 def about_live(live: LiveRun, elapsed: float) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from sim.differences import iterations_that_differ, requests_that_differ
 from sim.profiles import Profile
 from sim.recorded import RecordedLive, RecordedRun
 from sim.result import Run
-from sim.same_scenario import check_same
+from sim.same_scenario import check_profile, check_same
 from sim.twin import Rerun, rerun, twin
 from workloads.errors import InputError
 
@@ -84,6 +84,7 @@ def compare(
     Raises InputError where the two are not of one scenario, or the simulated folder is not what it says.
     """
     notes = check_same(run, live)
+    check_profile(live)
     simulated, again = _simulated(run), twin(live.resolved, live.plans)
     twin_check = same_run(again, live, "twin")
     priced = profile or live.resolved.profile

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sim.cost_model import CostModel
-from sim.plan_log import PlanLine
+from sim.plan_line import PlanLine
 from sim.shapes import coarse, spread, told
 
 Floats = NDArray[np.float64]

@@ -18,7 +18,7 @@ def fit_command(csv: Path, out: Path | None) -> None:
     try:
         from sim.fit import make_profile, write_profile
     except ModuleNotFoundError as error:
-        if error.name != "scipy":
+        if (error.name or "").partition(".")[0] != "scipy":
             raise
         raise InputError(NEEDS_SCIPY) from None
     path = usable(out) if out else usable(csv).with_suffix(".json")

@@ -21,6 +21,11 @@ from sim.iteration_pieces import COLUMNS, TIMES, Columns
 from sim.result import Run
 from workloads.sizes import ChoiceSize, FixedSize
 
+AGAIN = {
+    "simulated": "it runs again to the same tables",
+    "executed": "`tandem run` simulates it to the same tables",
+    "measured": "`tandem run` predicts it",
+}
 PACKAGES = ("tandem-serving", "numpy", "simpy", "pandas", "pyarrow")
 PLOTS = re.compile(r"(latency_cdfs|ttft_breakdown|(iteration_timeline|occupancy|stalls|request_gantt)(-.*)?)\.png")
 # 400,000 iterations: 35 ms and 12 MB; 53 ms where columns may hold nulls, several times as long with dictionaries
@@ -43,7 +48,7 @@ def write_run(run: Run, label: str, folder: Path) -> None:
         remove_plots(folder / "plots")
         remove_partials(folder)
         (folder / "run.json").unlink(missing_ok=True)
-        _write_text(folder / "scenario.yaml", scenario_text(run.scenario))
+        _write_text(folder / "scenario.yaml", scenario_text(run.scenario, again=AGAIN[run.origin]))
         _write_requests(run.requests, folder / "requests.parquet")
         _write_iterations(run, folder / "iterations.parquet")
         _write_text(folder / "summary.json", _json(run.summary))
@@ -69,12 +74,10 @@ def about(run: Run, label: str) -> dict[str, Any]:
     }
 
 
-def scenario_text(scenario: BaseModel) -> str:
-    """YAML that loads as the same scenario from wherever it lies."""
+def scenario_text(scenario: BaseModel, again: str = AGAIN["simulated"]) -> str:
+    """YAML that loads as the same scenario from wherever it lies; `again` says what it comes to."""
     content = _plain(scenario)
-    comment = (
-        f"# Scenario {content['name']} as it ran, every default and budget filled in; it runs again to the same tables."
-    )
+    comment = f"# Scenario {content['name']} as it ran, every default and budget filled in; {again}."
     text = yaml.dump(content, Dumper=_Dumper, sort_keys=False, allow_unicode=True, default_flow_style=None, width=120)
     return f"{comment}\n{text}"
 

@@ -14,7 +14,8 @@ import pyarrow.parquet as pq
 
 from sim.iteration_pieces import COLUMNS, TIMES
 from sim.live_output import LIVE, PLANS
-from sim.plan_log import PlanLine, parsed, read_texts
+from sim.plan_line import PlanLine
+from sim.plan_log import parsed, read_texts
 from sim.request_log import RequestLog
 from sim.scenario import Scenario
 from sim.world import Resolved, resolve

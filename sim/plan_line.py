@@ -1,0 +1,41 @@
+"""One iteration of a live run as its plan log has it: what ran, and how long it took."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from workloads.frozen import LATEST
+
+Whole = Annotated[int, Field(ge=0, le=LATEST)]
+Grid = tuple[Whole, Whole, Whole]
+
+
+class PlanLine(BaseModel):
+    """One iteration. Requests go by their ids and items by (id, index in the prompt); what is empty is left out."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+    iteration: Whole
+    admitted: list[Whole] = []
+    preempted: list[Whole] = []
+    attached: list[tuple[Whole, Whole]] = []
+    charged: list[tuple[Whole, Whole]] = []
+    encode: list[tuple[Whole, Whole, Grid]] = []  # with (frames, height, width) in patches
+    prefill: list[tuple[Whole, Whole, Whole]] = []  # (id, tokens of the chunk, tokens cached before it)
+    decode: list[Whole] | None = None  # the cohort in its order, where it is not what it was at its last step
+    num_decodes: Whole = 0
+    context_tokens: Whole = 0  # that the decodes attend to, summed
+    elapsed_ns: tuple[Whole, Whole, Whole] = (0, 0, 0)  # host, encode, compute
+    failed: list[Whole] = []
+    reason: str = ""
+    allocation_failures: Whole = 0  # of this iteration
+
+    def planned(self) -> dict[str, Any]:
+        """All but the outcome."""
+        return self.model_dump(exclude={"elapsed_ns", "failed", "reason", "allocation_failures"}, exclude_defaults=True)
+
+    def text(self) -> str:
+        """As it stands in the file; the same line always gives the same text."""
+        return self.model_dump_json(exclude_defaults=True)
