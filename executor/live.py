@@ -19,10 +19,11 @@ from executor.models import LoadedModel
 from executor.options import Options
 from executor.pictures import Pictures
 from executor.prepare import longest_request
+from executor.priced_backend import PricedBackend
 from executor.prompts import Prompts
 from executor.runner import Runner
 from executor.sampling import Sampler
-from executor.torch_backend import PricedBackend, TorchBackend
+from executor.torch_backend import TorchBackend
 from executor.warmup import warm_up
 from policies.plan import IterationPlan
 from sim.backend import AccountingBackend, Outcome

@@ -55,6 +55,8 @@ class Options:
             raise InputError("clock: cuda events time a CUDA device; wall, thread_time or model go with --device cpu")
         if self.encoder_in_graph_pool and not on_cuda:
             raise InputError("encoder_in_graph_pool: there are no graphs, and no pool of theirs, without CUDA")
+        if self.calibrate_every and self.clock == "model":
+            raise InputError("calibrate_every goes with a clock that measures: not with model")
         if self.real_time and self.clock == "model":
             raise InputError("real time goes with a clock that tells it: not with model")
 

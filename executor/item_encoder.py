@@ -1,0 +1,88 @@
+"""Encodes an iteration's items in one call; whatever is wrong with one of them concerns its owners alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from executor.clocks import Timer
+from executor.pictures import Pictures
+from executor.runner import Runner
+from policies.encoder_cache import Key
+from policies.plan import IterationPlan
+from policies.request_state import RequestState
+
+Owner = tuple[RequestState, int]  # of an item: the request, and where in its prompt
+Patches = dict[Owner, Tensor]
+
+
+class Encoded(NamedTuple):
+    """What came of an iteration's items."""
+
+    failed: Sequence[RequestState]
+    reason: str
+    marks: tuple[Any, Any]  # of the timer, before and after
+
+
+class ItemEncoder:
+    """Pixels in, rows in their places."""
+
+    def __init__(self, runner: Runner, pictures: Pictures) -> None:
+        self._runner = runner
+        self._pictures = pictures
+
+    def encode(self, plan: IterationPlan, timer: Timer) -> Encoded:
+        """Raises torch.OutOfMemoryError, which concerns everybody. Pixels are made before the first mark."""
+        patches, errors = self._patches(plan)
+        start = timer.mark()
+        try:
+            self._together(patches, patches)
+        except torch.OutOfMemoryError:
+            raise
+        except Exception:  # whichever item it was, it must not cost the others their request
+            errors |= self._one_by_one(patches)
+        return Encoded(*_blame(plan, errors), (start, timer.mark()))
+
+    def _patches(self, plan: IterationPlan) -> tuple[Patches, dict[Key, str]]:
+        """Pixels as the front end hands them over, and what is wrong with those that are missing."""
+        patches: Patches = {}
+        errors: dict[Key, str] = {}
+        for request, index in plan.encode:
+            try:
+                patches[request, index] = self._pictures.patches(request.items[index], request.keys[index])
+            except (OSError, ValueError, SyntaxError) as error:  # what a broken picture file makes its reader raise
+                errors[request.keys[index]] = f"item {index} cannot be read: {_one_line(error)}"
+        return patches, errors
+
+    def _together(self, owners: Iterable[Owner], patches: Patches) -> None:
+        owners = list(owners)
+        if owners:
+            self._runner.encode(
+                [patches[owner] for owner in owners],
+                [request.items[index] for request, index in owners],
+                [request.holds[index] for request, index in owners],
+            )
+
+    def _one_by_one(self, patches: Patches) -> dict[Key, str]:
+        errors = {}
+        for request, index in patches:
+            try:
+                self._together([(request, index)], patches)
+            except torch.OutOfMemoryError:
+                raise
+            except Exception as error:
+                errors[request.keys[index]] = f"item {index} cannot be encoded: {_one_line(error)}"
+        return errors
+
+
+def _blame(plan: IterationPlan, errors: dict[Key, str]) -> tuple[list[RequestState], str]:
+    """Everybody who waits for an output that there will not be, and the first reason."""
+    owners = [request for request, index in (*plan.encode, *plan.attached) if request.keys[index] in errors]
+    return list(dict.fromkeys(owners)), next(iter(errors.values()), "")
+
+
+def _one_line(error: Exception) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]
