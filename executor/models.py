@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 from transformers import AutoConfig, AutoTokenizer, Qwen2VLForConditionalGeneration
+from transformers.utils.logging import disable_progress_bar
 
 from executor.attention import ATTENTION
 from executor.devices import free_bytes
@@ -67,6 +68,7 @@ def load_model(name: str, device: torch.device, dtype: torch.dtype, *, seed: int
         return _finish(name, _random(name, device, dtype, seed), MODELS[name])
     config = _read_config(name)
     _check_fit(name, config, device, dtype)
+    disable_progress_bar()  # transformers' own, which it draws even where nobody looks
     try:
         model = Qwen2VLForConditionalGeneration.from_pretrained(name, config=config, dtype=dtype).to(device)
         tokenizer = AutoTokenizer.from_pretrained(name)
