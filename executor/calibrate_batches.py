@@ -43,7 +43,12 @@ class Stopwatch:
 
     def time(self, shape: Shape) -> int:
         """Nanoseconds of one iteration, its assembly left out."""
-        return self._time_encoder(shape.items) if shape.items else self._time_forward(shape)
+        if shape.items:
+            return self._time_encoder(shape.items)
+        batch = self._batch(shape)
+        if shape.before:
+            self._time_encoder(shape.before)
+        return self._time_forward(batch)
 
     def _time_encoder(self, grids: tuple[Grid, ...]) -> int:
         items = [item_of(grid) for grid in grids]
@@ -55,9 +60,8 @@ class Stopwatch:
             return self._timer.between(start, self._timer.mark())
 
     @torch.inference_mode()
-    def _time_forward(self, shape: Shape) -> int:
+    def _time_forward(self, batch: Batch) -> int:
         with self._own_rows():
-            batch = self._batch(shape)
             start = self._timer.mark()
             logits = self._graphs.run(batch) if self._graphs is not None else None
             if logits is None:
@@ -77,7 +81,7 @@ class Stopwatch:
         """Pixels are random: multiplying zeros takes less power, and a GPU then runs faster."""
         loaded, vision = self.runner.loaded, self.runner.loaded.config.vision_config
         width, drawn = vision.in_channels * vision.temporal_patch_size * vision.patch_size**2, {}
-        for grid in set(grids):
+        for grid in dict.fromkeys(grids):
             size = (prod(grid), width)
             pixels = torch.randn(size, generator=self._generator, device=loaded.device, dtype=torch.float32)
             drawn[grid] = pixels.to(loaded.dtype)

@@ -42,9 +42,9 @@ class CalibrateCommand:
         if clock == "model":
             raise InputError("clock: the cost model is what a calibration is for; cuda, wall or thread_time")
         where = device_named(device)
-        torch.set_num_threads(threads)
         self.clock = clock or ("cuda" if where.type == "cuda" else "thread_time")
         self.options = Options(device=device, clock=self.clock, threads=threads)
+        torch.set_num_threads(threads)
         self.loaded: LoadedModel = load_model(model, where, dtype_named(dtype, where), seed=SEED)
         self.quick = quick
         self.repeats = repeats or (QUICK_REPEATS if quick else REPEATS[where.type])
@@ -128,7 +128,8 @@ class CalibrateCommand:
             print("nothing timed yet, nothing written")
             return
         print(f"{self.out}: {len(timings)} shapes of {self.loaded.name}, host {host.ms:.3f} ms an iteration")
-        print("noise (CV of repeats): " + ", ".join(f"{stage} {percent} %" for stage, percent in seen.items()))
+        if seen:
+            print("noise (CV of repeats): " + ", ".join(f"{stage} {percent} %" for stage, percent in seen.items()))
 
 
 def _blocks(shape: Shape) -> int:

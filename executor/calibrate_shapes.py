@@ -24,6 +24,7 @@ class Shape:
     chunks: tuple[tuple[int, int], ...] = ()  # (tokens, tokens cached before them)
     contexts: tuple[int, ...] = ()  # of each decode, its new token included
     rows: int = 0  # encoder outputs that stand in the chunks, first in the batch
+    before: tuple[Grid, ...] = ()  # encoded just before, which leaves the processor's caches full of other things
 
     @property
     def stage(self) -> str:

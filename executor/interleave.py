@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import cycle
 from typing import Any
 
@@ -86,11 +87,7 @@ class Interleaved:
         other = self._any(stage) if anew else one
         if stage == "encoder":  # copies of one item: a row of the CSV tells of no others
             return Shape(items=(one.items[self._rng.integers(len(one.items))],) * len(other.items))
-        return (
-            Shape(chunks=one.chunks, contexts=other.contexts, rows=one.rows)
-            if stage == "mixed"
-            else _crossed(one, other)
-        )
+        return replace(one, contexts=other.contexts) if stage == "mixed" else _crossed(one, other)
 
     def _any(self, stage: str) -> Shape:
         pool = self._pool(stage)
@@ -99,14 +96,15 @@ class Interleaved:
     def _pool(self, stage: str) -> Sequence[Shape]:
         """Recent shapes of the stage, or what stands in for them where the run has none: a profile needs all stages."""
         recent = self._recent
-        if recent[stage]:
-            return recent[stage]
-        if stage == "encoder":
-            return self._images
+        if recent[stage] or stage == "encoder":
+            return recent[stage] or self._images
+        if stage == "prefill":
+            return [replace(shape, contexts=()) for shape in recent["mixed"]]
         if stage == "decode":
-            return [Shape(contexts=tuple(shape.totals)) for shape in recent["prefill"]]
+            parts = recent["mixed"] or [replace(shape, contexts=tuple(shape.totals)) for shape in recent["prefill"]]
+            return [Shape(contexts=shape.contexts) for shape in parts]
         pairs = zip(recent["prefill"], recent["decode"], strict=False)
-        return [Shape(chunks=one.chunks, contexts=other.contexts, rows=one.rows) for one, other in pairs]
+        return [replace(one, contexts=other.contexts) for one, other in pairs]
 
     def calibration(self, name: str, clock: str, partial: bool) -> Calibration:
         """What was timed in the run of that name."""
@@ -133,15 +131,15 @@ class Interleaved:
 
 
 def shapes_of(plan: IterationPlan) -> list[Shape]:
-    """An iteration's shapes, to be asked between `begin` and `complete`; of a mixed one its parts too."""
+    """Of an iteration's encoder call and its forward, to be asked between `begin` and `complete`."""
     items = tuple(request.items[index].grid for request, index in plan.encode)
     chunks = tuple((tokens, request.num_computed_tokens) for request, tokens in plan.prefill)
-    contexts = _contexts(plan)
     rows = sum(_rows(request, tokens) for request, tokens in plan.prefill)
-    shapes = [Shape(items=items), Shape(chunks=chunks, rows=rows), Shape(contexts=contexts)]
-    if chunks and contexts:
-        shapes.append(Shape(chunks=chunks, contexts=contexts, rows=rows))
-    return [shape for shape in shapes if shape != Shape()]
+    contexts = _contexts(plan)
+    shapes = [Shape(items=items)] if items else []
+    if chunks or contexts:
+        shapes.append(Shape(chunks=chunks, contexts=contexts, rows=rows, before=items))
+    return shapes
 
 
 def _rows(request: RequestState, tokens: int) -> int:
@@ -162,5 +160,7 @@ def _crossed(one: Shape, other: Shape) -> Shape:
     if one.chunks:
         cached = [other.chunks[index % len(other.chunks)][1] for index in range(len(one.chunks))]
         chunks = tuple((tokens, before) for (tokens, _), before in zip(one.chunks, cached, strict=True))
-        return Shape(chunks=chunks, rows=one.rows)
-    return Shape(contexts=tuple(other.contexts[index % len(other.contexts)] for index in range(len(one.contexts))))
+        return replace(one, chunks=chunks)
+    return replace(
+        one, contexts=tuple(other.contexts[index % len(other.contexts)] for index in range(len(one.contexts)))
+    )

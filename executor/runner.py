@@ -30,7 +30,7 @@ class Runner:
         self.storage = _storage(loaded, limits, options)
         self._language_model = loaded.model.model.language_model
         self._uses_kernels = loaded.device.type == "cuda"
-        self.encoder_pool: Any = None  # a torch.cuda.MemPool, where the encoder shares the graphs' memory
+        self.encoder_pool: Any = None  # of `executor.capture`, where the encoder shares the graphs' memory
 
     @torch.inference_mode()
     def encode(self, patches: list[Tensor], items: list[MultimodalItem], entries: list[EncoderEntry]) -> None:

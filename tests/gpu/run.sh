@@ -12,6 +12,10 @@ set -uo pipefail
 cd "$(dirname "$0")/../.."
 
 REHEARSE=${1:-}
+if [ -n "$REHEARSE" ] && [ "$REHEARSE" != --rehearse ]; then
+  echo "usage: OUT=FOLDER tests/gpu/run.sh [--rehearse]" >&2
+  exit 2
+fi
 LIMIT=${LIMIT:-470}                 # seconds for everything
 OUT=$(mkdir -p "${OUT:-runs/gpu}" && cd "${OUT:-runs/gpu}" && pwd)
 WORK=$(mktemp -d)
@@ -22,11 +26,10 @@ if [ -z "${PYTHON:-}" ]; then
 fi
 TANDEM=("$PYTHON" -c "from cli import app; app()")
 mkdir -p "$WORK/logs" "$WORK/figures" "$WORK/site"
-export PYTHONPATH="$PWD:$WORK/site" PYTHONUNBUFFERED=1 HF_HUB_OFFLINE=1 OMP_NUM_THREADS=1 COLUMNS=200 NO_COLOR=1
+export PYTHONPATH="$PWD:$WORK/site${PYTHONPATH:+:$PYTHONPATH}" PYTHONUNBUFFERED=1 HF_HUB_OFFLINE=1 OMP_NUM_THREADS=1 COLUMNS=200 NO_COLOR=1
 export TRITON_CACHE_DIR="$WORK/triton"
 
 if [ -n "$REHEARSE" ]; then
-  [ "$REHEARSE" = --rehearse ] || { echo "usage: OUT=FOLDER tests/gpu/run.sh [--rehearse]" >&2; exit 2; }
   LARGE=tiny SMALL=tiny ON=(--device cpu) CALIBRATE=(--quick --repeats 3)
   FEW=(--set workload.num_requests=5 --set workload.output_tokens=4 --set workload.text_tokens=20)
 else
@@ -53,10 +56,9 @@ install() { # the wheels, and the project's name and version, which its calibrat
   if compgen -G "$WHEELS/*.whl" > /dev/null; then
     "$PYTHON" -m pip install -q --no-index --no-deps --no-compile --target "$WORK/site" "$WHEELS"/*.whl || return 1
   fi
-  "$PYTHON" -c "from setuptools import setup; setup()" -q egg_info --egg-base "$WORK/site"
-  "$PYTHON" -c "import torch, transformers, simpy, pydantic; print(torch.__version__, transformers.__version__)"
   command -v nvidia-smi > /dev/null && nvidia-smi
-  return 0
+  "$PYTHON" -c "from setuptools import setup; setup()" -q egg_info --egg-base "$WORK/site" &&
+    "$PYTHON" -c "import cli, sim, torch, transformers; print(torch.__version__, transformers.__version__)"
 }
 
 profile() { # MODEL SECONDS: measured, fitted, and kept

@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+FIGURES = ("mean_ttft_ms", "p99_ttft_ms", "mean_itl_ms", "mean_e2el_ms")
+
 
 def steps(work: Path) -> Iterator[str]:
     for line in (work / "steps.tsv").read_text().splitlines():
@@ -19,15 +21,33 @@ def headlines(work: Path) -> Iterator[str]:
 
 
 def noises(work: Path) -> Iterator[str]:
-    """The last lines of a calibration and its fit say what was seen."""
+    """What a calibration and its fit said last."""
     for log in sorted(work.glob("logs/calibrate-*.log")) + sorted(work.glob("logs/fit-*.log")):
-        yield f"{log.stem}: " + " | ".join(log.read_text(errors="replace").strip().splitlines()[-4:])[:400]
+        lines = log.read_text(errors="replace").splitlines()[-5:]
+        yield f"{log.stem}: " + " | ".join(" ".join(line.split()) for line in lines)[:300]
 
 
 def comparisons(work: Path) -> Iterator[str]:
-    for log in sorted(work.glob("logs/compare-*.log")):
-        yield f"{log.stem}:"
-        yield from (f"  {line}" for line in log.read_text(errors="replace").splitlines()[-40:])
+    """Every variant in a line: errors in percent, simulated against measured."""
+    for path in sorted(work.glob("runs/*.live/compare.json")):
+        found = json.loads(path.read_text())
+        yield f"{path.parent.name}: errors in percent, teacher-forced by stage, free-running by figure"
+        yield from (f"  {name:<24} {_errors(variant)}" for name, variant in found["variants"].items())
+        taus = {figure: found["kendall_tau"].get(figure) for figure in FIGURES} if "kendall_tau" in found else {}
+        yield "  Kendall's tau: " + ", ".join(f"{name} {_signed(tau)}" for name, tau in taus.items())
+
+
+def _errors(variant: dict[str, Any]) -> str:
+    twin = "identical" if variant["twin"]["identical"] else "DIFFERENT"
+    forced = variant["teacher_forced"]["stages"]
+    free = variant["free_running"]["figures"]
+    stages = " ".join(f"{name} {_signed(stage['error_percent'])}" for name, stage in forced.items())
+    figures = " ".join(f"{name} {_signed(free[name]['error_percent'])}" for name in FIGURES if name in free)
+    return f"twin {twin}; {stages}; {figures}"
+
+
+def _signed(value: float | None) -> str:
+    return "-" if value is None else f"{value:+.1f}"
 
 
 def memory(work: Path) -> Iterator[str]:
@@ -46,7 +66,10 @@ def _amount(name: str, value: int | None) -> str:
 def main() -> None:
     work = Path(sys.argv[1])
     for part in (comparisons, noises, memory, headlines, steps):
-        print(*part(work), "", sep="\n")
+        try:
+            print(*part(work), "", sep="\n")
+        except Exception as error:  # one broken file leaves the rest of the table readable
+            print(f"{part.__name__}: {type(error).__name__}: {error}\n")
 
 
 if __name__ == "__main__":
