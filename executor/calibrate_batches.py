@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterator
 from contextlib import contextmanager
 from math import prod
@@ -13,13 +12,12 @@ import torch
 from torch import Tensor
 
 from executor.assembly import Batch
+from executor.calibrate_items import entries_of, entry_of, item_of
 from executor.calibrate_shapes import Grid, Shape
 from executor.clocks import Timer
 from executor.paged import Paged
 from executor.rows import Piece, RowStorage
 from executor.runner import Runner
-from policies.encoder_cache import EncoderEntry
-from workloads.request import MultimodalItem
 
 if TYPE_CHECKING:
     from executor.graphs import Graphs
@@ -53,7 +51,7 @@ class Stopwatch:
     def _time_encoder(self, grids: tuple[Grid, ...]) -> int:
         items = [item_of(grid) for grid in grids]
         patches = self._patches(grids)
-        entries = _entries(items)
+        entries = entries_of(items)
         with self._own_rows():
             start = self._timer.mark()
             self.runner.encode(patches, items, entries)
@@ -110,7 +108,7 @@ class Stopwatch:
         """Rows to be read, there for sure."""
         if not num_rows:
             return []
-        entry = _entry(0, 0, num_rows)
+        entry = entry_of(0, 0, num_rows)
         if len(self._rows.rows) < num_rows:
             self._rows.write(entry, self._rows.rows.new_zeros((num_rows, self._rows.rows.shape[1])))
         return [(entry, 0, num_rows)]
@@ -138,21 +136,3 @@ class Stopwatch:
         for row, count, end in zip(tables, blocks, np.cumsum(blocks), strict=True):
             row[:count] = taken[end - count : end]
         return tables
-
-
-def item_of(grid: Grid) -> MultimodalItem:
-    """An image or video of that many patches; where it stands in a prompt does not matter here."""
-    tokens = prod(grid)
-    return MultimodalItem(None, "video" if grid[0] > 1 else "image", grid, 1, tokens // 4, tokens, tokens // 4, 0)
-
-
-def _entries(items: list[MultimodalItem]) -> list[EncoderEntry]:
-    """Each with rows of its own."""
-    firsts = itertools.accumulate((item.embeds for item in items), initial=0)
-    return [_entry(index, first, item.embeds) for index, (first, item) in enumerate(zip(firsts, items, strict=False))]
-
-
-def _entry(index: int, first: int, num_rows: int) -> EncoderEntry:
-    entry = EncoderEntry(("temporary", -1, index), num_rows)
-    entry.rows = np.arange(first, first + num_rows)
-    return entry

@@ -23,7 +23,7 @@ from sim.files import usable, writing
 from sim.progress import ProgressBar
 from workloads.errors import InputError
 
-REPEATS = {"cpu": 15, "cuda": 9}
+REPEATS = {"cpu": 15, "cuda": 7}
 QUICK_REPEATS = 5
 BLOCK_SIZE = 16
 SEED = 0
@@ -111,7 +111,7 @@ class CalibrateCommand:
         """As a live run has them."""
         if self.loaded.device.type != "cuda":
             return None
-        longest = max(max(shape.totals, default=1) for shape in shapes)
+        longest = max(max(shape.contexts, default=1) for shape in shapes)
         graphs = Graphs(runner, limits, self.options, -(-longest // BLOCK_SIZE))
         self.notes += graphs.warm_up()
         return graphs

@@ -16,11 +16,11 @@ import torch
 
 from executor.calibrate_batches import Stopwatch
 from executor.calibrate_file import Calibration, Host
+from executor.calibrate_plans import shapes_of
 from executor.calibrate_rounds import Timing
 from executor.calibrate_shapes import STAGES, Shape
 from executor.torch_backend import TorchBackend
 from policies.plan import IterationPlan
-from policies.request_state import RequestState
 from sim.backend import Outcome
 from sim.shapes import spread
 
@@ -128,31 +128,6 @@ class Interleaved:
             percent = spread(np.array([timing.samples[0] for timing in own], float), shapes)
             found |= {} if percent is None else {stage: round(percent, 1)}
         return found
-
-
-def shapes_of(plan: IterationPlan) -> list[Shape]:
-    """Of an iteration's encoder call and its forward, to be asked between `begin` and `complete`."""
-    items = tuple(request.items[index].grid for request, index in plan.encode)
-    chunks = tuple((tokens, request.num_computed_tokens) for request, tokens in plan.prefill)
-    rows = sum(_rows(request, tokens) for request, tokens in plan.prefill)
-    contexts = _contexts(plan)
-    shapes = [Shape(items=items)] if items else []
-    if chunks or contexts:
-        shapes.append(Shape(chunks=chunks, contexts=contexts, rows=rows, before=items))
-    return shapes
-
-
-def _rows(request: RequestState, tokens: int) -> int:
-    """Encoder outputs that stand in a request's next so many tokens."""
-    start, end = request.num_computed_tokens, request.num_computed_tokens + tokens
-    return sum(max(0, min(end, item.offset + item.embeds) - max(start, item.offset)) for item in request.items)
-
-
-def _contexts(plan: IterationPlan) -> tuple[int, ...]:
-    decodes = plan.decode
-    if decodes is None:
-        return ()
-    return tuple(request.num_computed_tokens + decodes.steps - request.joined + 1 for request in decodes)
 
 
 def _crossed(one: Shape, other: Shape) -> Shape:
