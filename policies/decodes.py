@@ -94,7 +94,7 @@ class DecodeCohort:
 
     def _with_blocks(self, limit: int) -> int:
         """How many steps, at most `limit`, the free KV blocks last for."""
-        free, size = len(self._pool.free), self._block_size
+        free, size = self._pool.num_free, self._block_size
         if len(self.members) * (limit // size + 1) <= free:
             return limit
         for step in range(limit):
@@ -107,9 +107,7 @@ class DecodeCohort:
         """Take a block for every member that crosses at the next step."""
         crossing = self._crossing.get(self.steps % self._block_size)
         if crossing:
-            count, free = len(crossing), self._pool.free
-            self._unsettled += free[-count:]
-            del free[-count:]
+            self._unsettled += self._pool.take(len(crossing))
 
     def advance(self, steps: int) -> None:
         """That many steps were taken; the first one's blocks were taken by `grow`, those of the others are now."""

@@ -71,7 +71,7 @@ class ServingState:
         return (
             not (self.contexts or self.waiting)
             and 0 < len(decodes.members) <= self.max_num_batched_tokens
-            and (decodes.num_crossing <= len(self.pool.free))
+            and (decodes.num_crossing <= self.pool.num_free)
         )
 
     @property

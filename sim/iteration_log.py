@@ -48,7 +48,7 @@ class IterationLog:
         if not self.keep:
             self._entries.extend([count, start, total, num_decodes])
             return
-        held, used = cache.held_rows, pool.num_blocks - len(pool.free)
+        held, used = cache.held_rows, pool.num_blocks - pool.num_free
         tokens, resident = plan.context_tokens, held - cache.pending_rows + cache.released_rows
         self._entries.extend(
             [count, start, total, num_decodes, 0, outcome.host, 0, 0, 0, tokens, used, held, resident, num_decodes, 0]
