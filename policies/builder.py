@@ -54,10 +54,13 @@ class PlanBuilder(EncoderDraft):
     def decode(self) -> bool:
         """Run every decode that is not preempted: one token each."""
         plan, decodes = self.plan, self.state.decodes
-        count, blocks = len(decodes.members), self.blocks_to_decode
+        count = len(decodes.members)
         if plan.preempted:
             count -= sum(request in decodes.members for request in plan.preempted)
-        if not count or count > self.tokens_left or blocks > self.free_blocks:
+        if not 0 < count <= self.tokens_left:
+            return False
+        blocks = self.blocks_to_decode
+        if blocks > self.free_blocks:
             return False
         plan.decode = decodes
         self.tokens_left -= count

@@ -81,7 +81,9 @@ class DecodeCohort:
         while last != request.last_step or request.joined < 0:
             heappop(finishing)  # left before its time
             last, _, request = finishing[0]
-        return self._with_blocks(last - self.steps)
+        limit = last - self.steps
+        most = len(self.members) * (limit // self._block_size + 1)  # blocks
+        return limit if most <= self._pool.num_free else self._with_blocks(limit)
 
     @property
     def num_crossing(self) -> int:
@@ -95,8 +97,6 @@ class DecodeCohort:
     def _with_blocks(self, limit: int) -> int:
         """How many steps, at most `limit`, the free KV blocks last for."""
         free, size = self._pool.num_free, self._block_size
-        if len(self.members) * (limit // size + 1) <= free:
-            return limit
         for step in range(limit):
             free -= len(self._crossing.get((self.steps + step) % size, ()))
             if free < 0:
@@ -118,11 +118,12 @@ class DecodeCohort:
 
     def _grow_more(self, steps: int) -> None:
         """What `grow` would have taken at the steps after the first."""
-        size, now, blocks = self._block_size, self.steps, 0
+        size, second = self._block_size, self.steps + 1
+        cycles, rest = divmod(steps - 1, size)  # in a whole cycle every member crosses once
+        blocks = cycles * len(self.members)
         for phase, group in self._crossing.items():
-            first = (phase - now) % size or size
-            if first < steps:
-                blocks += len(group) * ((steps - 1 - first) // size + 1)
+            if (phase - second) % size < rest:
+                blocks += len(group)
         if blocks:
             self._unsettled += self._pool.take(blocks)
 

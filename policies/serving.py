@@ -67,11 +67,11 @@ class ServingState:
     @property
     def only_decodes(self) -> bool:
         """Nobody waits, everybody active decodes, and the blocks suffice: nothing is left to decide."""
-        decodes = self.decodes
-        return (
-            not (self.contexts or self.waiting)
-            and 0 < len(decodes.members) <= self.max_num_batched_tokens
-            and (decodes.num_crossing <= self.pool.num_free)
+        if self.contexts or self.waiting:
+            return False
+        decodes, free = self.decodes, self.pool.num_free
+        return 0 < len(decodes.members) <= self.max_num_batched_tokens and (
+            len(decodes.members) <= free or decodes.num_crossing <= free
         )
 
     @property

@@ -36,9 +36,11 @@ class IterationLog:
         if not self.keep:
             self._entries.extend([count, start, total, num_decodes])
             return
-        cache = state.cache
-        work = [len(plan.encode), plan.encoder_tokens, plan.num_prefill_tokens, plan.context_tokens]
-        kept = [state.pool.num_used, cache.held_rows, cache.resident_rows, state.num_active, len(state.waiting)]
+        cache, pool = state.cache, state.pool
+        held, used = cache.held_rows, pool.num_blocks - pool.num_free
+        resident = held - cache.pending_rows + cache.released_rows
+        work = (len(plan.encode), plan.encoder_tokens, plan.num_prefill_tokens, plan.context_tokens)
+        kept = (used, held, resident, len(state.contexts) + len(state.decodes.members), len(state.waiting))
         self._entries.extend([count, start, total, num_decodes, outcome.encode, outcome.host, *work, *kept])
 
     def add_decodes(self, plan: IterationPlan, outcome: Outcome, state: ServingState, start: int) -> None:

@@ -77,7 +77,8 @@ class Recorder:
 
     def is_awaited(self, completed: Completed) -> bool:
         """Whether a client waits for one of those who leave."""
-        return any(request.done is not None for request in served([*completed.finished, *completed.failed]))
+        leaving = (*completed.finished, *completed.failed)
+        return bool(leaving) and any(request.done is not None for request in served(leaving))
 
     def completed(self, completed: Completed, outcome: Outcome, now: int) -> None:
         """After `complete`: tokens, and who is done."""

@@ -43,7 +43,8 @@ class SimulatedBackend:
         if plan.encode:
             failed = self._without_memory(plan)
             encode = 0 if failed else cost.encode(*frames(plan))
-        chunks = [(tokens, r.num_computed_tokens) for r, tokens in plan.prefill if not failed or r not in failed]
+        prefill = [(r, tokens) for r, tokens in plan.prefill if r not in failed] if failed else plan.prefill
+        chunks = [(tokens, r.num_computed_tokens) for r, tokens in prefill]
         compute = cost.compute(chunks, plan.num_decodes, plan.context_tokens)
         total = cost.host + encode + compute
         return Outcome(cost.host, encode, compute, total, None, failed, self._shortage(plan) if failed else "")
