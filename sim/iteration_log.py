@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 from policies.plan import IterationPlan
 from policies.serving import ServingState
 from sim.backend import Outcome
+from sim.engine_use import EngineUse
 from sim.iteration_pieces import COLUMNS, FIELDS, SHORT, Columns, Ints, Piece
 from sim.ledger import Ledger
 
@@ -93,9 +94,14 @@ class IterationLog:
         `crossings` are the KV blocks that decodes took at each of their steps.
         """
         if self.keep:
-            taken = np.append(np.cumsum(crossings), 0)  # by the end of each step; 0 before the first one
+            taken = _taken(crossings)
             for piece in self._unrolled():
                 yield {name: piece.column(name, taken) for name in names}
+
+    def use(self, crossings: Ints, start: float) -> EngineUse:
+        """Of the iterations that end after `start` (s)."""
+        taken = _taken(crossings)
+        return EngineUse.of_all(piece.use(taken, start) for piece in self._unrolled())
 
     def _unrolled(self) -> Iterable[Piece]:
         """Kept once they are made, as every column is made from them; not where there is no table."""
@@ -120,3 +126,8 @@ class IterationLog:
             table = entries.take(size * width).reshape(size, width).T
             cuts = np.flatnonzero(np.diff(np.cumsum(table[0]) // PIECE)) + 1
             yield from np.split(table, cuts, axis=1)
+
+
+def _taken(crossings: Ints) -> Ints:
+    """KV blocks taken by the end of each step; 0 before the first one."""
+    return np.append(np.cumsum(crossings), 0)

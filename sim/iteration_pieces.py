@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from sim.engine_use import EngineUse
 from sim.ledger import Reader
 
 Ints = NDArray[np.int64]
@@ -84,7 +85,28 @@ class Piece:
 
     def _grown(self, taken: Ints) -> Ints:
         """KV blocks that each iteration's run has taken since its first one."""
-        first = self.step + np.cumsum(self.steps) - self.steps  # decode step of each entry's first iteration
-        first[self.steps == 0] = len(taken) - 1  # of no step: no blocks
+        first = self._first_steps(taken)
         grown: Ints = taken[self._each(first) + self._later] - self._each(taken[first])
         return grown
+
+    def _first_steps(self, taken: Ints) -> Ints:
+        """The decode step of each entry's first iteration; where there is none, one of no blocks."""
+        first: Ints = self.step + np.cumsum(self.steps) - self.steps
+        first[self.steps == 0] = len(taken) - 1
+        return first
+
+    def use(self, taken: Ints, start: float) -> EngineUse:
+        """Of the iterations that end after `start` (s), by entries: blocks only grow in one, so its last tells most."""
+        late = self.ends / 1e9 > start if start > 0 else np.ones(self.size, np.bool_)
+        counts = np.add.reduceat(late, self.firsts, dtype=np.int64)
+        entry = dict(zip(FIELDS, self.table, strict=True))
+        first = self._first_steps(taken)
+        blocks = entry["kv_blocks_used"] + taken[first + self.counts - 1] - taken[first]
+        return EngineUse(
+            int(counts.sum()),
+            int(counts @ entry["encoder_tokens"]),
+            int(counts @ entry["encode"]),
+            int(self.totals[late].sum()),
+            int(blocks[counts > 0].max(initial=0)),
+            int(entry["encoder_rows_held"][counts > 0].max(initial=0)),
+        )
