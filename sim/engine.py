@@ -104,7 +104,7 @@ class Engine:
                 else:
                     recorder.iterated(plan, outcome, state, start)
                 start = end
-                count = 1 if outcome.run is None else len(outcome.run)
+                count = 1 if outcome.run is None else outcome.run.num_iterations
                 completed = state.complete(plan, count, outcome.failed)
                 if completed is not NOTHING:
                     if start > now(env) and recorder.is_awaited(completed):

@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 from policies.plan import IterationPlan
 from policies.serving import ServingState
 from sim.backend import Outcome
+from sim.decode_run import QUANTUM, SHIFT
 from sim.engine_use import EngineUse
 from sim.iteration_pieces import COLUMNS, FIELDS, SHORT, Columns, Ints, Piece
 from sim.ledger import Ledger
@@ -28,7 +29,7 @@ class IterationLog:
         self._pieces: list[Piece] = []
         self._pieces_of = -1  # the number of iterations that they unroll
         self._entries = Ledger()  # FIELDS of each entry, flat
-        self._runs = Ledger()  # whole times of the iterations of entries that are runs
+        self._runs = Ledger()  # RUN of each entry that is a run, flat
 
     def add(self, plan: IterationPlan, outcome: Outcome, state: ServingState, start: int) -> None:
         """One iteration, or a run of them, as it stands after `begin`."""
@@ -60,9 +61,10 @@ class IterationLog:
     def _count(self, outcome: Outcome, num_decodes: int) -> tuple[int, int]:
         """How many iterations it was, and the whole time of the first."""
         count, total, run = 1, outcome.total, outcome.run
-        if run is not None and len(run) > 1:
-            count, total = len(run), run[0]
-            self._runs.extend(run)
+        if run is not None and run.num_iterations > 1:
+            count, first, slope = run
+            total = first >> SHIFT
+            self._runs.extend([first % QUANTUM, slope])
         self.num_iterations += count
         self._num_entries += 1
         if num_decodes:

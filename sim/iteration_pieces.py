@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from sim.decode_run import SHIFT
 from sim.engine_use import EngineUse
 from sim.ledger import Reader
 
@@ -27,6 +28,7 @@ FIELDS = (
     "host",
     *(name for name in COUNTS if name != "num_decodes"),
 )
+RUN = 2  # quanta of a run's first iteration past its whole nanoseconds, by how many each iteration takes longer
 SHORT = 4  # the first fields: all that is kept of an entry where there is no table
 
 
@@ -39,8 +41,9 @@ class Piece:
         self.iteration, self.step = iteration, step  # of the first one: its number, decode steps before it
         self.size = int(self.counts.sum())
         self.firsts = np.cumsum(self.counts) - self.counts  # place of each entry's first iteration
-        self.totals = self._each(totals)
-        self.totals[np.repeat(self.counts > 1, self.counts)] = runs.take(int(self.counts[self.counts > 1].sum()))
+        self.totals = self._longer(runs)
+        self.totals >>= SHIFT
+        self.totals += self._each(totals)
         self.ends = np.cumsum(self.totals)
         self.ends += self._each(starts - (self.ends[self.firsts] - self.totals[self.firsts]))
         self.decodes = self._each(decodes)
@@ -50,6 +53,15 @@ class Piece:
     def _each(self, values: Ints) -> Ints:
         """Of every iteration, what its entry has."""
         return np.repeat(values, self.counts)
+
+    def _longer(self, runs: Reader) -> Ints:
+        """Quanta that each iteration took beyond the whole nanoseconds of its entry's first one."""
+        is_run = self.counts > 1
+        rests, slopes = np.zeros((2, len(is_run)), np.int64)
+        rests[is_run], slopes[is_run] = runs.take(RUN * int(is_run.sum())).reshape(-1, RUN).T
+        longer = self._later * self._each(slopes)
+        longer += self._each(rests)
+        return longer
 
     def column(self, name: str, taken: Ints) -> NDArray[Any]:
         """One of the table's, times in seconds; `taken` are the KV blocks taken by the end of each decode step."""
