@@ -71,13 +71,14 @@ class PlanBuilder(EncoderDraft):
         """Compute the request's next `num_tokens`, as far as budget, KV blocks and its items allow all of them."""
         state = self.state
         end = request.num_computed_tokens + num_tokens
-        blocks = max(0, -(-end // state.pool.block_size) - len(request.blocks))
+        blocks = -(-end // state.pool.block_size) - len(request.blocks)
         if not 0 < num_tokens <= self.tokens_left or blocks > self.free_blocks:
             return False
         if request.num_items_ahead and not self._covers(request, end):
             return False
         self.tokens_left -= num_tokens
-        self.free_blocks -= blocks
+        if blocks > 0:
+            self.free_blocks -= blocks
         self.plan.prefill.append((request, num_tokens))
         self.plan.num_prefill_tokens += num_tokens
         return True

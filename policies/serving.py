@@ -87,7 +87,7 @@ class ServingState:
 
     def begin(self, plan: IterationPlan) -> None:
         """Carry out a plan's decisions and complete it with addresses: evict, hand out blocks and rows, hold."""
-        late = hold_early(self.cache, plan)
+        late = hold_early(self.cache, plan) if plan.attached else []
         if plan.preempted:
             self._preempt(plan.preempted)
         if plan.admitted:
