@@ -13,7 +13,7 @@ from sim.engine_use import EngineUse
 from sim.iteration_pieces import COLUMNS, FIELDS, SHORT, Columns, Ints, Piece
 from sim.ledger import Ledger
 
-PIECE = 16384  # iterations unrolled at a time: small enough for memory to be used again, not too many pieces
+PIECE = 65536  # iterations unrolled at a time: few enough pieces that what each costs does not matter
 
 
 class IterationLog:

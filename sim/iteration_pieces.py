@@ -109,8 +109,10 @@ class Piece:
 
     def use(self, taken: Ints, start: float) -> EngineUse:
         """Of the iterations that end after `start` (s), by entries: blocks only grow in one, so its last tells most."""
-        late = self.ends / 1e9 > start if start > 0 else np.ones(self.size, np.bool_)
-        counts = np.add.reduceat(late, self.firsts, dtype=np.int64)
+        counts, totals = self.counts, self.totals
+        if start > 0:
+            late = self.ends / 1e9 > start
+            counts, totals = np.add.reduceat(late, self.firsts, dtype=np.int64), totals[late]
         entry = dict(zip(FIELDS, self.table, strict=True))
         first = self._first_steps(taken)
         blocks = entry["kv_blocks_used"] + taken[first + self.counts - 1] - taken[first]
@@ -118,7 +120,7 @@ class Piece:
             int(counts.sum()),
             int(counts @ entry["encoder_tokens"]),
             int(counts @ entry["encode"]),
-            int(self.totals[late].sum()),
+            int(totals.sum()),
             int(blocks[counts > 0].max(initial=0)),
             int(entry["encoder_rows_held"][counts > 0].max(initial=0)),
         )

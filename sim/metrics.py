@@ -103,7 +103,8 @@ def _of_requests(name: str, done: pd.DataFrame) -> Figures:
     values = done[name].dropna().to_numpy(float) * 1e3
     if not values.size:
         return _statistics(name, math.nan, math.nan, lambda q: math.nan)
-    return _statistics(name, values.mean(), values.std(), lambda q: np.percentile(values, q))
+    percentiles = dict(zip(PERCENTILES, np.percentile(values, PERCENTILES), strict=True))
+    return _statistics(name, values.mean(), values.std(), percentiles.__getitem__)
 
 
 def _statistics(name: str, mean: float, std: float, percentile: Callable[[int], float]) -> Figures:
