@@ -41,12 +41,11 @@ def summed(n: int, first: int, slope: int) -> int:
     Lattice points under a line: what whole units contribute is taken off, then the axes change places, as in Euclid's
     algorithm.
     """
-    total, unit = 0, QUANTUM
-    while True:
-        whole, slope = divmod(slope, unit)
-        total += n * (n - 1) // 2 * whole + n * (first // unit)
-        top = n * slope + first % unit
-        if top < unit:
-            return total
-        n, first = divmod(top, unit)
+    total = n * (n - 1) // 2 * (slope >> SHIFT) + n * (first >> SHIFT)
+    unit, slope, first = QUANTUM, slope % QUANTUM, first % QUANTUM
+    while (top := n * slope + first) >= unit:
+        n, first = top // unit, top % unit
         unit, slope = slope, unit
+        total += n * (n - 1) // 2 * (slope // unit) + n * (first // unit)
+        slope, first = slope % unit, first % unit
+    return total

@@ -122,7 +122,8 @@ class Engine:
         state, backend, repeats, horizon = self.state, self.backend, 1, 0
         if plan is self._all_decode:  # nothing but an event or the end of an answer changes it
             if self.fast_path:
-                repeats, horizon = state.decodes.steps_alike, int(min(upcoming, FOREVER)) - start
+                until = FOREVER if upcoming > FOREVER else int(upcoming)
+                repeats, horizon = state.decodes.steps_alike, until - start
             state.begin_decodes(plan)
         elif plan.decodes_only:
             if self.fast_path:
