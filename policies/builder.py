@@ -28,10 +28,8 @@ class PlanBuilder(EncoderDraft):
     def blocks_to_decode(self) -> int:
         """KV blocks that this iteration's decodes cross into."""
         decodes = self.state.decodes
-        blocks = decodes.num_crossing
-        if self.plan.preempted:
-            blocks -= sum(map(decodes.crosses, self.plan.preempted))
-        return blocks
+        blocks, preempted = decodes.num_crossing, self.plan.preempted
+        return blocks - sum(map(decodes.crosses, preempted)) if preempted else blocks
 
     # Admission
 

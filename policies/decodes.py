@@ -59,19 +59,17 @@ class DecodeCohort:
         """Stop decoding: write back into the request what the cohort counted for it."""
         self._settle(request)
         del self.members[request]
-        self._no_longer_crosses(request, (request.joined - request.num_computed_tokens) % self._block_size)
+        phase = (request.joined - request.num_computed_tokens) % self._block_size
+        group = self._crossing[phase]
+        del group[request]
+        if not group:
+            del self._crossing[phase]
         steps = self.steps - request.joined
         request.num_computed_tokens += steps
         request.num_generated += steps
         request.joined = -1
         self.context_tokens -= request.num_computed_tokens + 1
         self.num_blocks -= request.max_blocks
-
-    def _no_longer_crosses(self, request: RequestState, phase: int) -> None:
-        group = self._crossing[phase]
-        del group[request]
-        if not group:
-            del self._crossing[phase]
 
     @property
     def steps_alike(self) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
-from typing import NamedTuple
+from dataclasses import dataclass
 
 from policies.blocks import KVBlockPool
 from policies.decodes import DecodeCohort
@@ -17,7 +17,8 @@ from policies.request_state import RequestState
 UNBOUNDED = 2**62  # a budget that nothing exhausts
 
 
-class Completed(NamedTuple):
+@dataclass(slots=True)
+class Completed:
     """What an iteration, or a run of decode iterations, brought about."""
 
     emitted: list[RequestState]  # prefill complete: their next token came out of it
