@@ -39,7 +39,7 @@ class AdmissionGate:
 
 def admit_in_order(builder: PlanBuilder) -> None:
     """Admit from the head of the queue until the seats are taken or the head cannot start; nobody overtakes it."""
-    if not builder.has_seats:
+    if not builder.waiting or not builder.has_seats:
         return
     gated, gate = builder.state.limits.admission_gate, None
     for request in builder.waiting:

@@ -16,17 +16,23 @@ def no_blocks() -> Blocks[int]:
 class KVBlockPool:
     """Block numbers are addresses in the executor's KV tensors; number 0 is kept for padding there."""
 
-    __slots__ = ("block_size", "free", "num_blocks")
+    __slots__ = ("_stack", "block_size", "num_blocks", "num_free")
 
     def __init__(self, num_blocks: int, block_size: int) -> None:
         self.num_blocks = num_blocks
         self.block_size = block_size
-        self.free = no_blocks()  # a stack: the block freed last is used first
-        self.free.frombytes(np.arange(num_blocks, 0, -1, dtype=np.int32).tobytes())
+        self.num_free = num_blocks
+        self._stack = no_blocks()  # its first `num_free` are free; always of one length, as resizing may copy it all
+        self._stack.frombytes(np.arange(num_blocks, 0, -1, dtype=np.int32).tobytes())
+
+    @property
+    def free(self) -> Blocks[int]:
+        """The block freed last is used first."""
+        return self._stack[: self.num_free]
 
     @property
     def num_used(self) -> int:
-        return self.num_blocks - len(self.free)
+        return self.num_blocks - self.num_free
 
     def blocks_for(self, num_tokens: int) -> int:
         """How many blocks hold `num_tokens` tokens."""
@@ -34,14 +40,14 @@ class KVBlockPool:
 
     def take(self, count: int) -> Blocks[int]:
         """`count` block numbers; the caller has asked before, so running out is an impossible state."""
-        assert count <= len(self.free), "a plan took more KV blocks than there are"
-        if not count:
-            return no_blocks()
-        taken = self.free[-count:]
-        del self.free[-count:]
-        return taken
+        end = self.num_free
+        self.num_free = start = end - count
+        assert start >= 0, "a plan took more KV blocks than there are"
+        return self._stack[start:end]
 
     def give(self, blocks: Blocks[int]) -> None:
         """Take all of a request's blocks back and empty its table, so that giving twice gives nothing."""
-        self.free += blocks
+        start = self.num_free
+        self.num_free = end = start + len(blocks)
+        self._stack[start:end] = blocks
         del blocks[:]

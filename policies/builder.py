@@ -17,7 +17,7 @@ class PlanBuilder(EncoderDraft):
         super().__init__(state)
         self.now = now  # nanoseconds: all that a policy knows of time
         self.tokens_left = state.max_num_batched_tokens
-        self.free_blocks = len(state.pool.free)
+        self.free_blocks = state.pool.num_free
         self.waiting = state.waiting  # not admitted yet, in the order in which they left the front end
         self.contexts = [*state.contexts]  # active, not decoding yet, newly admitted ones included; first come first
         self._seats = state.max_num_seqs - len(state.contexts) - len(state.decodes.members)
@@ -28,10 +28,8 @@ class PlanBuilder(EncoderDraft):
     def blocks_to_decode(self) -> int:
         """KV blocks that this iteration's decodes cross into."""
         decodes = self.state.decodes
-        blocks = decodes.num_crossing
-        if self.plan.preempted:
-            blocks -= sum(map(decodes.crosses, self.plan.preempted))
-        return blocks
+        blocks, preempted = decodes.num_crossing, self.plan.preempted
+        return blocks - sum(map(decodes.crosses, preempted)) if preempted else blocks
 
     # Admission
 
@@ -54,10 +52,13 @@ class PlanBuilder(EncoderDraft):
     def decode(self) -> bool:
         """Run every decode that is not preempted: one token each."""
         plan, decodes = self.plan, self.state.decodes
-        count, blocks = len(decodes.members), self.blocks_to_decode
+        count = len(decodes.members)
         if plan.preempted:
             count -= sum(request in decodes.members for request in plan.preempted)
-        if not count or count > self.tokens_left or blocks > self.free_blocks:
+        if not 0 < count <= self.tokens_left:
+            return False
+        blocks = self.blocks_to_decode
+        if blocks > self.free_blocks:
             return False
         plan.decode = decodes
         self.tokens_left -= count
@@ -68,13 +69,14 @@ class PlanBuilder(EncoderDraft):
         """Compute the request's next `num_tokens`, as far as budget, KV blocks and its items allow all of them."""
         state = self.state
         end = request.num_computed_tokens + num_tokens
-        blocks = max(0, -(-end // state.pool.block_size) - len(request.blocks))
+        blocks = -(-end // state.pool.block_size) - len(request.blocks)
         if not 0 < num_tokens <= self.tokens_left or blocks > self.free_blocks:
             return False
         if request.num_items_ahead and not self._covers(request, end):
             return False
         self.tokens_left -= num_tokens
-        self.free_blocks -= blocks
+        if blocks > 0:
+            self.free_blocks -= blocks
         self.plan.prefill.append((request, num_tokens))
         self.plan.num_prefill_tokens += num_tokens
         return True

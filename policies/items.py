@@ -13,8 +13,6 @@ Owners = Iterable[tuple[RequestState, int]]  # requests, each with the index of 
 
 def hold_early(cache: EncoderCache, plan: IterationPlan) -> list[tuple[RequestState, int]]:
     """Hold the attached outputs that are there, before anything is dropped or evicted; returns those still to come."""
-    if not plan.attached:
-        return []
     return [owner for owner in plan.attached if owner[0] in plan.preempted or not hold(cache, *owner)]
 
 

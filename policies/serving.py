@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
-from typing import NamedTuple
+from dataclasses import dataclass
 
 from policies.blocks import KVBlockPool
 from policies.decodes import DecodeCohort
@@ -17,7 +17,8 @@ from policies.request_state import RequestState
 UNBOUNDED = 2**62  # a budget that nothing exhausts
 
 
-class Completed(NamedTuple):
+@dataclass(slots=True)
+class Completed:
     """What an iteration, or a run of decode iterations, brought about."""
 
     emitted: list[RequestState]  # prefill complete: their next token came out of it
@@ -67,11 +68,11 @@ class ServingState:
     @property
     def only_decodes(self) -> bool:
         """Nobody waits, everybody active decodes, and the blocks suffice: nothing is left to decide."""
-        decodes = self.decodes
-        return (
-            not (self.contexts or self.waiting)
-            and 0 < len(decodes.members) <= self.max_num_batched_tokens
-            and (decodes.num_crossing <= len(self.pool.free))
+        if self.contexts or self.waiting:
+            return False
+        decodes, free = self.decodes, self.pool.num_free
+        return 0 < len(decodes.members) <= self.max_num_batched_tokens and (
+            len(decodes.members) <= free or decodes.num_crossing <= free
         )
 
     @property
@@ -87,7 +88,7 @@ class ServingState:
 
     def begin(self, plan: IterationPlan) -> None:
         """Carry out a plan's decisions and complete it with addresses: evict, hand out blocks and rows, hold."""
-        late = hold_early(self.cache, plan)
+        late = hold_early(self.cache, plan) if plan.attached else []
         if plan.preempted:
             self._preempt(plan.preempted)
         if plan.admitted:

@@ -104,7 +104,7 @@ class Engine:
                 else:
                     recorder.iterated(plan, outcome, state, start)
                 start = end
-                count = 1 if outcome.run is None else len(outcome.run)
+                count = 1 if outcome.run is None else outcome.run.num_iterations
                 completed = state.complete(plan, count, outcome.failed)
                 if completed is not NOTHING:
                     if start > now(env) and recorder.is_awaited(completed):
@@ -120,19 +120,24 @@ class Engine:
 
     def _launch(self, plan: IterationPlan, start: int, upcoming: float) -> Outcome:
         state, backend, repeats, horizon = self.state, self.backend, 1, 0
-        if plan is self._all_decode or plan.decodes_only:
+        if plan is self._all_decode:  # nothing but an event or the end of an answer changes it
             if self.fast_path:
-                repeats, horizon = state.steps_alike, self._unchanged_until(plan, upcoming) - start
+                until = FOREVER if upcoming > FOREVER else int(upcoming)
+                repeats, horizon = state.decodes.steps_alike, until - start
+            state.begin_decodes(plan)
+        elif plan.decodes_only:
+            if self.fast_path:
+                repeats, horizon = state.steps_alike, self._unchanged_until(upcoming) - start
             state.begin_decodes(plan)
         else:
             self.recorder.planned(plan, start)
             state.begin(plan)
         return backend.wait(backend.launch(plan, repeats, horizon))
 
-    def _unchanged_until(self, plan: IterationPlan, upcoming: float) -> int:
-        """When something may happen that changes a plan of nothing but decodes."""
-        builder = None if plan is self._all_decode else self._builder
-        return int(min(upcoming, self.policy.stable_until(builder) if builder else FOREVER))
+    def _unchanged_until(self, upcoming: float) -> int:
+        """When something may happen that changes the last draft, if it is nothing but decodes."""
+        assert self._builder is not None
+        return int(min(upcoming, self.policy.stable_until(self._builder)))
 
     def _take_in(self, start: int) -> None:
         """Arrivals in the order in which they came, at one time in the order of their ids; then cancellations."""

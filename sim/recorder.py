@@ -1,6 +1,7 @@
 """Follows a run: one row for every iteration and every request, and the tokens' times in between."""
 
 from collections.abc import Callable
+from operator import attrgetter
 
 from policies.plan import IterationPlan
 from policies.request_state import RequestState
@@ -10,6 +11,8 @@ from sim.decisions import Decisions
 from sim.iteration_log import IterationLog
 from sim.request_log import RequestLog
 from sim.served import ServedRequest, served
+
+DONE = attrgetter("done")  # the event that a client waits for, if one does
 
 
 class Recorder:
@@ -77,7 +80,7 @@ class Recorder:
 
     def is_awaited(self, completed: Completed) -> bool:
         """Whether a client waits for one of those who leave."""
-        return any(request.done is not None for request in served([*completed.finished, *completed.failed]))
+        return any(map(DONE, completed.finished)) or any(map(DONE, completed.failed))
 
     def completed(self, completed: Completed, outcome: Outcome, now: int) -> None:
         """After `complete`: tokens, and who is done."""

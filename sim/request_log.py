@@ -60,7 +60,7 @@ class RequestLog:
                 request.num_cache_hits,
                 request.num_preemptions,
                 self._code(request.status),
-                self._code(request.reason),
+                self._code(request.reason) if request.reason else 0,
             ]
         )
 

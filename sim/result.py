@@ -11,14 +11,13 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from policies.limits import Limits
+from sim.engine_use import EngineUse
 from sim.iteration_pieces import COLUMNS, Columns
 from sim.itl import pooled_itl
 from sim.metrics import load_verdict, summarise
 from sim.samples import WeightedSample
 from sim.slo import SLO
 from sim.world import World
-
-SUMMARISED = ("end", "encode", "compute", "host", "encoder_tokens", "kv_blocks_used", "encoder_rows_held")
 
 
 class Run:
@@ -93,6 +92,9 @@ class Run:
         """Ids of finished requests, their segments in the same order (see `sim.itl`), ends of decode steps (ns)."""
         return self._requests.finished_ids(), self._requests.segments(), self._log.decode_log()[0]
 
+    def _use(self, start: float) -> EngineUse:
+        return self._log.use(self._crossings, start)
+
     @cached_property
     def summary(self) -> dict[str, Any]:
         """vLLM's `bench serve` keys, and those of encoder and cache."""
@@ -100,7 +102,7 @@ class Run:
         figures = summarise(
             self.requests,
             self.itl_sample,
-            iterations=list(self.iteration_pieces(SUMMARISED)) if measure.iterations else None,
+            engine=self._use if measure.iterations else None,
             slo=self.slo,
             warmup_requests=measure.warmup_requests,
             warmup=measure.warmup,

@@ -10,6 +10,7 @@ from typing import Any
 
 from sim.clock import now
 from sim.engine import OutOfMemoryError
+from sim.heap import reuse_large_arrays
 from sim.interrupts import between_events
 from sim.result import Run
 from sim.scenario import Scenario
@@ -48,6 +49,7 @@ def simulate_resolved(checked: Resolved, *, progress: Progress | None = None) ->
 
 def serve(world: World, notes: list[str]) -> Run:
     """A world from its first event to its last, whatever executes in it."""
+    reuse_large_arrays()
     verdict = "finished"
     try:
         with _few_collections(), between_events(world.env):

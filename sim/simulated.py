@@ -8,6 +8,7 @@ from policies.serving import ServingState
 from policies.units import in_bytes
 from sim.backend import Outcome
 from sim.cost_model import CostModel
+from sim.decode_run import SHIFT
 from sim.memory import MemoryLedger
 
 
@@ -32,7 +33,7 @@ class SimulatedBackend:
             compute = cost.compute((), plan.num_decodes, plan.context_tokens)
             return Outcome(cost.host, 0, compute, cost.host + compute)
         run, total = cost.decode_run(plan.num_decodes, plan.context_tokens, max_iterations, horizon)
-        return Outcome(cost.host, 0, run[0] - cost.host, total, run)
+        return Outcome(cost.host, 0, (run.first >> SHIFT) - cost.host, total, run)
 
     def wait(self, handle: Outcome) -> Outcome:
         return handle
@@ -43,7 +44,8 @@ class SimulatedBackend:
         if plan.encode:
             failed = self._without_memory(plan)
             encode = 0 if failed else cost.encode(*frames(plan))
-        chunks = [(tokens, r.num_computed_tokens) for r, tokens in plan.prefill if not failed or r not in failed]
+        prefill = [(r, tokens) for r, tokens in plan.prefill if r not in failed] if failed else plan.prefill
+        chunks = [(tokens, r.num_computed_tokens) for r, tokens in prefill]
         compute = cost.compute(chunks, plan.num_decodes, plan.context_tokens)
         total = cost.host + encode + compute
         return Outcome(cost.host, encode, compute, total, None, failed, self._shortage(plan) if failed else "")

@@ -17,6 +17,7 @@ from policies.plan import IterationPlan
 from policies.policy import Policy
 from sim import Run
 from sim.backend import Outcome
+from sim.decode_run import SHIFT, DecodeRun
 from sim.engine import Engine
 from sim.recorder import Recorder
 from sim.samples import WeightedSample
@@ -68,7 +69,7 @@ class SmallBackend:
         if not plan.decodes_only or max_iterations == 1 or total >= horizon:
             return self._single(plan, compute)
         count = int(min(max_iterations, -(-horizon // total)))
-        return Outcome(self.host, 0, compute, total * count, [total] * count)
+        return Outcome(self.host, 0, compute, total * count, DecodeRun(count, total << SHIFT, 0))
 
     def wait(self, handle: Outcome) -> Outcome:
         return handle
