@@ -105,12 +105,14 @@ def _with_one_block(scenario: Scenario) -> Scenario:
 def _run_boundaries(trial: Scenario, loaded: LoadedModel, options: Options, max_blocks: int) -> None:
     limits, model = trial.engine, trial.model
     runner = Runner(loaded, limits, options)
+    wanted = options.graphs or options.pad_queries
+    graphs = Graphs(runner, limits, options, max_blocks) if wanted else None
     largest = trial.workload.largest_item(seed=trial.seed, model=model)
     warm_up(runner, limits, largest)
     if largest is not None and (smaller := many_items(limits, model)) is not None:
         encode_items(runner, *smaller)
-    if options.graphs or options.pad_queries:
-        Graphs(runner, limits, options, max_blocks).warm_up()
+    if graphs is not None:
+        graphs.warm_up()
 
 
 def many_items(limits: Limits, model: VisionLanguageModel) -> tuple[MultimodalItem, int] | None:

@@ -110,6 +110,7 @@ class LiveWorld(World):
         loaded, options, seed = self.loaded, self.options, self.scenario.seed
         self._memory = MemoryMeter(loaded.device)
         self.runner = runner = Runner(loaded, self.scenario.engine, options)
+        graphs = self._graphs()  # before the first forward, which may allocate from their memory
         largest = self.scenario.workload.largest_item(seed=seed, model=self.scenario.model)
         warm_up(runner, self.scenario.engine, largest)
         parts = (
@@ -125,7 +126,9 @@ class LiveWorld(World):
             self.device_backend: TorchBackend = PricedBackend(priced, *parts)
         else:
             self.device_backend = TorchBackend(*parts)
-        self.device_backend.graphs = self._graphs()
+        if graphs is not None:
+            self.notes += graphs.warm_up()
+            self.device_backend.graphs = graphs
         if not options.calibrate_every:
             return MeteredLog(self.device_backend, self.plans.append)
         self.interleaved = Interleaved(self.device_backend, options.calibrate_every, seed)
@@ -136,9 +139,7 @@ class LiveWorld(World):
         options, limits = self.options, self.scenario.engine
         if not options.pad_queries and not (options.graphs and self.loaded.device.type == "cuda"):
             return None
-        graphs = Graphs(self.runner, limits, options, longest_request(self.scenario))
-        self.notes += graphs.warm_up()
-        return graphs
+        return Graphs(self.runner, limits, options, longest_request(self.scenario))
 
 
 @dataclass
