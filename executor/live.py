@@ -77,7 +77,7 @@ class LiveWorld(World):
     ) -> None:
         self.loaded = loaded
         self.options = options
-        self.clock = options.clock or ("cuda" if loaded.device.type == "cuda" else "wall")
+        self.clock = options.clock or options.default_clock
         self.plans: list[str] = []
         self.notes: list[str] = []  # what the device would not do
         self.interleaved: Interleaved | None = None  # times shapes beside the run, where the options ask for it

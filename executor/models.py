@@ -66,6 +66,8 @@ def load_model(name: str, device: torch.device, dtype: torch.dtype, *, seed: int
     """
     if name in SIZES:
         return _finish(name, _random(name, device, dtype, seed), MODELS[name])
+    if name in MODELS:
+        raise InputError(f"model {name!r} can only be simulated; --model runs another in its place: {', '.join(SIZES)}")
     config = _read_config(name)
     _check_fit(name, config, device, dtype)
     disable_progress_bar()  # transformers' own, which it draws even where nobody looks

@@ -20,7 +20,7 @@ class Options:
     model: str | None = None  # left out: the scenario's
     dtype: str | None = None  # left out: bfloat16 on CUDA, float32 on CPU
     threads: int = 1  # of the CPU; two beside one busy core take twenty times as long as one
-    clock: ClockName | None = None  # left out: cuda on CUDA, wall on CPU
+    clock: ClockName | None = None  # left out: `default_clock`
     real_time: bool = False  # arrivals at their times by the wall clock; else idle time is skipped
     temperature: float = 0.0
     logprobs: bool = False
@@ -59,6 +59,13 @@ class Options:
             raise InputError("calibrate_every goes with a clock that measures: not with model")
         if self.real_time and self.clock == "model":
             raise InputError("real time goes with a clock that tells it: not with model")
+
+    @property
+    def default_clock(self) -> ClockName:
+        """As `tandem calibrate` times; in real time what the wall shows."""
+        if self.real_time:
+            return "wall"
+        return "cuda" if self.device.startswith("cuda") else "thread_time"
 
     def about(self) -> dict[str, Any]:
         """For live.json."""

@@ -37,4 +37,4 @@ def _report(profile: Profile, path: Path) -> None:
         table.add_row(stage, f"{mape[stage]:.2f}", f"{bias[stage]:+.2f}")
     say(console, f"{profile.model} on {profile.device.name}: {profile.label}")
     console.print(table)
-    say(console, str(path))
+    say(console, f"{path}; to run a scenario with it: --set profile={path.resolve()}")

@@ -55,7 +55,7 @@ def test_a_live_run_fills_its_folder(scenario: Path, tmp_path: Path) -> None:
     assert names(out) == sorted([*LIVE_FILES, "plots"])
     assert "measured" in result.output and "simulated" not in result.output
     live = json.loads((out / "live.json").read_text())
-    assert (live["clock"], live["model"]) == ("wall", {"name": "tiny", "dtype": "float32"})
+    assert (live["clock"], live["model"]) == ("thread_time", {"name": "tiny", "dtype": "float32"})
     assert live["memory"]["kv_bytes"] == 61 * 16 * 2 * 2 * 2 * 16 * 4
     assert json.loads((out / "run.json").read_text())["origin"] == "measured"
     tokens, requests = pd.read_parquet(out / "tokens.parquet"), pd.read_parquet(out / "requests.parquet")
