@@ -9,6 +9,7 @@ from typing import Any, Literal, get_args
 from executor.rows import Storage
 from workloads.errors import InputError
 
+MOST_THREADS = 1024
 ClockName = Literal["cuda", "wall", "thread_time", "model"]
 
 
@@ -33,16 +34,16 @@ class Options:
     text: Path | None = None  # a file of words, for a real model's tokenizer; left out: random token ids
 
     def __post_init__(self) -> None:
-        if self.temperature < 0 or self.temperature != self.temperature:
-            raise InputError(f"temperature: {self.temperature} is not at least 0")
+        if self.temperature and not 1e-3 <= self.temperature <= 1e3:
+            raise InputError(f"temperature: {self.temperature} is neither 0 nor from 0.001 to 1000")
         if self.clock is not None and self.clock not in get_args(ClockName):
             raise InputError(f"clock: there is no {self.clock!r}; {', '.join(get_args(ClockName))}")
         if self.encoder_storage not in get_args(Storage):
             raise InputError(f"encoder_storage: there is no {self.encoder_storage!r}; {', '.join(get_args(Storage))}")
         if self.pad_queries < 0:
             raise InputError("pad_queries is a number of tokens, 0 for none")
-        if self.threads < 1:
-            raise InputError("threads is a number of threads, at least 1")
+        if not 1 <= self.threads <= MOST_THREADS:
+            raise InputError(f"threads is a number of threads, from 1 to {MOST_THREADS}")
         if self.calibrate_every < 0:
             raise InputError("calibrate_every is a number of iterations, 0 for none")
         if self.calibrate_every and (self.real_time or self.clock == "model"):
