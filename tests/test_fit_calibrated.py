@@ -174,7 +174,7 @@ def test_no_time_is_no_number_and_no_folder_is_no_place(csv: Path, tmp_path: Pat
     assert result.exit_code == 2 and "total_ms must be greater than 0" in result.output
     result = CliRunner().invoke(cli.app, ["fit", str(tmp_path / "gone.csv")])
     assert result.exit_code == 2 and "is no file of timings" in result.output
-    result = CliRunner().invoke(cli.app, ["fit", str(csv), "--out", str(tmp_path / "gone" / "p.json")])
+    result = CliRunner().invoke(cli.app, ["fit", str(csv), "--out", str(csv / "p.json")])
     assert result.exit_code == 2 and "cannot be written" in result.output
 
 
