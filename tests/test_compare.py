@@ -103,7 +103,7 @@ def test_an_altered_plan_is_named_and_ends_with_1(base: Path) -> None:
     lines = gzip.decompress(path.read_bytes()).decode().splitlines()
     line = json.loads(lines[9])
     line["context_tokens"] += 1
-    path.write_bytes(gzip.compress("\n".join([*lines[:9], json.dumps(line), *lines[10:]]).encode()))
+    path.write_bytes(gzip.compress("\n".join([*lines[:9], json.dumps(line), *lines[10:]]).encode(), mtime=0))
     code, output = call(base / "run", base / "live")
     assert code == 1 and output.startswith("twin: differs at iteration 9: context_tokens: twin ")
     assert "no ITL" in output
@@ -200,8 +200,8 @@ def test_folders_that_are_not_what_they_should_be(base: Path) -> None:
         ("requests.parquet", b"PAR1", "requests.parquet: is not a whole Parquet file"),
         ("iterations.parquet", b"", "iterations.parquet: is not a whole Parquet file"),
         ("plans.jsonl.gz", b"\x1f\x8b", "plans.jsonl.gz: is not a whole gzip file"),
-        ("plans.jsonl.gz", gzip.compress(b"{"), "plans.jsonl.gz: line 1: Invalid JSON"),
-        ("plans.jsonl.gz", gzip.compress(b""), "plans.jsonl.gz has 0 iterations, the tables"),
+        ("plans.jsonl.gz", gzip.compress(b"{", mtime=0), "plans.jsonl.gz: line 1: Invalid JSON"),
+        ("plans.jsonl.gz", gzip.compress(b"", mtime=0), "plans.jsonl.gz has 0 iterations, the tables"),
     ],
 )
 def test_broken_files_are_named(file: str, content: bytes, words: str, base: Path) -> None:
