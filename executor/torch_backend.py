@@ -106,11 +106,12 @@ class TorchBackend:
         return Launched(batch, tokens, logprobs, marks, failed, reason)
 
     def _encode(self, plan: IterationPlan) -> Encoded:
-        """All items in one call; if that fails, one by one, so that an error fails its owners alone."""
+        """All items of a call together; if one fails, one by one, so that an error fails its owners alone."""
         patches, errors = self._patches(plan)
         start = self.timer.mark()
         try:
-            self._encode_together(list(patches), patches)
+            for call in plan.encoder_calls():
+                self._encode_together([owner for owner in call if owner in patches], patches)
         except torch.OutOfMemoryError:
             raise
         except Exception:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from policies.encoder_draft import EncoderDraft
+from policies.attempt import Attempt
+from policies.footprint_draft import FootprintDraft
 from policies.request_state import RequestState
 from policies.serving import ServingState
 
 
-class PlanBuilder(EncoderDraft):
+class PlanBuilder(FootprintDraft):
     """Each verb takes all that it names, or changes nothing and says False; a question never changes the answer.
 
     Nothing outside the draft changes before `ServingState.begin` gets the plan.
@@ -22,6 +23,10 @@ class PlanBuilder(EncoderDraft):
         self.contexts = [*state.contexts]  # active, not decoding yet, newly admitted ones included; first come first
         self._seats = state.max_num_seqs - len(state.contexts) - len(state.decodes.members)
 
+    def attempt(self) -> Attempt:
+        """What is taken from here on can be undone together."""
+        return Attempt(self)
+
     # Questions
 
     @property
@@ -33,6 +38,10 @@ class PlanBuilder(EncoderDraft):
             blocks -= sum(map(decodes.crosses, self.plan.preempted))
         return blocks
 
+    def completes(self, request: RequestState) -> bool:
+        """Whether this iteration computes the last of what the request has to prefill."""
+        return any(r is request and tokens == r.remaining for r, tokens in self.plan.prefill)
+
     # Admission
 
     @property
@@ -41,7 +50,7 @@ class PlanBuilder(EncoderDraft):
         return self._seats > 0
 
     def admit(self, request: RequestState) -> bool:
-        """Give the head of the waiting queue a seat among `max_num_seqs`."""
+        """Give a waiting request a seat among `max_num_seqs`."""
         if self._seats <= 0:
             return False
         self._seats -= 1
@@ -83,6 +92,17 @@ class PlanBuilder(EncoderDraft):
         """Whether all items that begin before `end` are there."""
         missing = self.missing(request)
         return not missing or request.items[missing[0]].offset >= end
+
+    def keep_blocks(self, request: RequestState, num_tokens: int) -> bool:
+        """Take the KV blocks of the request's next `num_tokens` before it can compute them."""
+        end = request.num_computed_tokens + num_tokens
+        blocks = max(0, -(-end // self.state.pool.block_size) - len(request.blocks))
+        if blocks > self.free_blocks:
+            return False
+        self.free_blocks -= blocks
+        if blocks:
+            self.plan.kept_blocks.append((request, num_tokens))
+        return True
 
     def preempt(self, request: RequestState) -> bool:
         """Take everything back from a started request; it computes its tokens again later."""

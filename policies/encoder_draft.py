@@ -8,7 +8,7 @@ from typing import Literal
 from policies.encoder_cache import Key
 from policies.plan import Blocked, IterationPlan
 from policies.request_state import RequestState
-from policies.serving import ServingState
+from policies.serving import UNBOUNDED, ServingState
 
 
 class EncoderDraft:
@@ -22,9 +22,10 @@ class EncoderDraft:
         self.plan = IterationPlan()
         self.encoder_items_left = state.encoder_max_num_items
         self.encoder_tokens_left = state.encoder_max_num_tokens
-        self.rows_left = state.encoder_cache_rows - state.cache.held_rows
-        self._claimed: set[Key] = set()  # keys that this draft takes rows for, or revives
-        self._encoding: set[Key] = set()  # keys that this draft encodes
+        self.rows_left = (state.encoder_cache_rows if state.cache.references else UNBOUNDED) - state.cache.held_rows
+        self.claimed: set[Key] = set()  # keys that this draft takes rows for, or revives
+        self.encoding: set[Key] = set()  # keys that this draft encodes
+        self.reclaimed: set[Key] = set()  # keys whose only hold this draft takes back
         self._missing: dict[RequestState, list[int]] = {}  # of whom it was asked, less what this draft obtains
 
     def missing(self, request: RequestState) -> list[int]:
@@ -43,9 +44,11 @@ class EncoderDraft:
     def attach(self, request: RequestState, index: int) -> bool:
         """Hold an output that is there already, or being encoded in this draft: no budget is spent."""
         key = request.keys[index]
-        if key not in self._encoding:
+        if key not in self.encoding:
             entry = self.state.cache.get(key)
-            if entry is None or not entry.ready or not self._revive(key, entry.num_holds, entry.num_rows):
+            if entry is None or not entry.ready or (request, index) in self.plan.reclaimed:
+                return False
+            if not self._revive(key, 0 if key in self.reclaimed else entry.num_holds, entry.num_rows):
                 return False
         self.plan.attached.append((request, index))
         self._obtain(request, index)
@@ -53,11 +56,11 @@ class EncoderDraft:
 
     def _revive(self, key: Key, num_holds: int, num_rows: int) -> bool:
         """A released entry that is held again can no longer make room for others; what is reserved stays reserved."""
-        if num_holds == 0 and key not in self._claimed:
+        if num_holds == 0 and key not in self.claimed:
             if num_rows > self.rows_left - self.reserved_rows:
                 return False
             self.rows_left -= num_rows
-            self._claimed.add(key)
+            self.claimed.add(key)
         return True
 
     def attach_hits(self, requests: Iterable[RequestState]) -> None:
@@ -69,33 +72,41 @@ class EncoderDraft:
                     if request.keys[index] in entries:
                         self.attach(request, index)
 
-    def encode(self, request: RequestState, index: int) -> bool:
-        """Encode one item in this iteration, within items, tokens and rows, or attach it where that is enough."""
+    def encode(self, request: RequestState, index: int, *, alone: bool = False) -> bool:
+        """Encode one item in this iteration, within items, tokens and rows, or attach it where that is enough.
+
+        With `alone`, an item that no iteration has the tokens for is encoded too: as the only one.
+        """
         if self.attach(request, index):
             return True
         item, key = request.items[index], request.keys[index]
-        if self.encoder_items_left < 1 or item.encoder_tokens > self.encoder_tokens_left:
-            spent: Literal["items", "tokens"] = "items" if self.encoder_items_left < 1 else "tokens"
-            self.plan.blocked[request] = Blocked(spent, index, item.embeds)
+        alone = alone and item.encoder_tokens > self.state.encoder_max_num_tokens and not self.plan.encode
+        if (spent := self._spent(item.encoder_tokens, alone)) or (request, index) in self.plan.reclaimed:
+            self.plan.blocked[request] = Blocked(spent or "rows", index, item.embeds)
             return False
         if index not in request.holds and not self._claim(request, index, key, item.embeds):
             return False
-        self.encoder_items_left -= 1
-        self.encoder_tokens_left -= item.encoder_tokens
-        self._encoding.add(key)
+        self.encoder_items_left = 0 if alone else self.encoder_items_left - 1
+        self.encoder_tokens_left = 0 if alone else self.encoder_tokens_left - item.encoder_tokens
+        self.encoding.add(key)
         self.plan.encode.append((request, index))
         self.plan.encoder_tokens += item.encoder_tokens
         self._obtain(request, index)
         return True
 
+    def _spent(self, encoder_tokens: int, alone: bool) -> Literal["items", "tokens", ""]:
+        if self.encoder_items_left < 1:
+            return "items"
+        return "tokens" if encoder_tokens > self.encoder_tokens_left and not alone else ""
+
     def _claim(self, request: RequestState, index: int, key: Key, num_rows: int) -> bool:
         """Take rows for an output (allocate before compute), unless the draft has them already."""
-        if key in self._claimed:
+        if key in self.claimed:
             return True
         if not self._has_rows(request, index, num_rows):
             return False
         self.rows_left -= num_rows
-        self._claimed.add(key)
+        self.claimed.add(key)
         return True
 
     def _has_rows(self, request: RequestState, index: int, num_rows: int) -> bool:
@@ -104,42 +115,6 @@ class EncoderDraft:
         reserved = num_rows <= self.rows_left
         self.plan.blocked[request] = Blocked("reservation" if reserved else "rows", index, num_rows)
         return False
-
-    def reserve(self, request: RequestState) -> bool:
-        """Keep the rows that the request still misses from all later ones; only the first to ask gets it."""
-        if self._reserved_for is not None:
-            return False
-        self._reserved_for = request
-        self.reserved_rows = self._rows_of(request, self.missing(request))
-        return True
-
-    def charge(self, request: RequestState) -> bool:
-        """Hold every item the request misses, cached or not yet encoded: its whole footprint, or nothing."""
-        missing = [i for i in self.missing(request) if i not in request.holds]
-        rows = self._rows_of(request, missing)
-        if missing and not self._has_rows(request, missing[0], rows):
-            return False
-        self.rows_left -= rows
-        self._claimed.update(request.keys[i] for i in missing)
-        for index in missing:
-            entry = self.state.cache.get(request.keys[index])
-            if entry is not None and entry.ready:
-                self.plan.attached.append((request, index))
-                self._obtain(request, index)
-            else:
-                self.plan.charged.append((request, index))
-        return True
-
-    def _rows_of(self, request: RequestState, indices: list[int]) -> int:
-        """Rows that holding these items would newly take, each key once."""
-        rows, seen, cache = 0, set(self._claimed), self.state.cache
-        for index in indices:
-            key = request.keys[index]
-            entry = cache.get(key)
-            if key not in seen and (entry is None or entry.num_holds == 0):
-                rows += request.items[index].embeds
-            seen.add(key)
-        return rows
 
     def _obtain(self, request: RequestState, index: int) -> None:
         self.missing(request).remove(index)

@@ -6,7 +6,12 @@ from policies.request_state import RequestState
 
 
 def why_never(limits: Limits, request: RequestState) -> str:
-    """Why this engine can never serve the request, in one line with advice; empty if it can."""
+    """Why an engine can never serve the request, in one line with advice; empty if it can."""
+    return text_never(limits, request) or (items_never(limits, request) if request.items else "")
+
+
+def text_never(limits: Limits, request: RequestState) -> str:
+    """What the language model has no room for."""
     assert limits.num_kv_blocks is not None
     capacity = limits.num_kv_blocks * limits.block_size
     if request.max_tokens > capacity:
@@ -19,7 +24,7 @@ def why_never(limits: Limits, request: RequestState) -> str:
             f"may have to prefill {_at_once(limits, request)} tokens at once and an iteration computes "
             f"{limits.max_num_batched_tokens}: raise max_num_batched_tokens or set chunked_prefill"
         )
-    return _encoder(limits, request) if request.items else ""
+    return ""
 
 
 def _at_once(limits: Limits, request: RequestState) -> int:
@@ -27,14 +32,19 @@ def _at_once(limits: Limits, request: RequestState) -> int:
     return request.max_tokens if limits.capacity == "max_utilization" else request.target
 
 
-def _encoder(limits: Limits, request: RequestState) -> str:
-    largest, most = 0, limits.encoder_max_num_tokens
-    rows: dict[Key, int] = {}
-    for index, (key, item) in enumerate(zip(request.keys, request.items, strict=True)):
-        largest = max(largest, item.encoder_tokens)
-        rows[key if limits.encoder_cache_reuse else ("temporary", request.id, index)] = item.embeds
+def items_never(limits: Limits, request: RequestState) -> str:
+    """What the encoder has no room for: an item in an iteration, or all of them in the cache."""
+    largest, most = max(item.encoder_tokens for item in request.items), limits.encoder_max_num_tokens
     if isinstance(most, int) and largest > most:
         return f"has an item of {largest} encoder tokens and an iteration encodes {most}: raise encoder_max_num_tokens"
+    return rows_never(limits, request)
+
+
+def rows_never(limits: Limits, request: RequestState) -> str:
+    """All items are held at one time: their rows, each key once."""
+    rows: dict[Key, int] = {}
+    for index, (key, item) in enumerate(zip(request.keys, request.items, strict=True)):
+        rows[key if limits.encoder_cache_reuse else ("temporary", request.id, index)] = item.embeds
     needed, held = sum(rows.values()), limits.encoder_cache_rows
     if isinstance(held, int) and needed > held:
         return (

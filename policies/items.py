@@ -57,15 +57,35 @@ def encoded(cache: EncoderCache, plan: IterationPlan, failed: Sequence[RequestSt
             request.holds[index].ready = True
 
 
+def reclaim(cache: EncoderCache, plan: IterationPlan) -> None:
+    """Take outputs back from requests whose prefill has not come to them yet."""
+    for request, index in plan.reclaimed:
+        cache.release(request.holds.pop(index))
+        request.encoded -= {index}
+
+
 def release_passed(cache: EncoderCache, request: RequestState) -> None:
     """Let go of the items that prefill has passed."""
-    for index in range(request.next_item, len(request.items)):
-        item = request.items[index]
-        if item.offset + item.length > request.num_computed_tokens:
-            return
+    for index in passed(request):
         cache.release(request.holds.pop(index))
+
+
+def passed(request: RequestState) -> list[int]:
+    """The items that prefill has newly passed; from here on they are behind it."""
+    first, items = request.next_item, request.items
+    for index in range(first, len(items)):
+        if items[index].offset + items[index].length > request.num_computed_tokens:
+            break
         request.num_items_ahead -= 1
         request.num_cache_hits += index not in request.encoded
+    return list(range(first, request.next_item))
+
+
+def release_used(cache: EncoderCache, plan: IterationPlan) -> None:
+    """Let go of all that the iteration read: first what it found, then what it encoded, as the last used goes last."""
+    for request, index in (*plan.attached, *plan.encode):
+        if index in request.holds:
+            cache.release(request.holds.pop(index))
 
 
 def release_all(cache: EncoderCache, request: RequestState) -> None:

@@ -23,6 +23,7 @@ class IterationPlan:
     """
 
     encoder_tokens = 0  # pre-merger, of `encode`
+    encodes_per_request = False  # the encoder is called for one request after the other
     num_prefill_tokens = 0
     num_decodes = 0  # set by begin
     context_tokens = 0  # that the decodes attend to; set by begin
@@ -32,15 +33,35 @@ class IterationPlan:
         self.preempted: list[RequestState] = []  # give back everything and start over
         self.attached: list[tuple[RequestState, int]] = []  # items held at no cost: cached, or encoded by another owner
         self.charged: list[tuple[RequestState, int]] = []  # items whose rows are charged before they are encoded
+        self.reclaimed: list[tuple[RequestState, int]] = []  # outputs taken back before their owners came to read them
         self.encode: list[tuple[RequestState, int]] = []  # items to encode now, in the order of selection
         self.prefill: list[tuple[RequestState, int]] = []  # (request, tokens of this chunk)
+        self.kept_blocks: list[tuple[RequestState, int]] = []  # (request, tokens whose KV blocks it takes for later)
         self.decode = decode  # the running decodes, all of them, or none
         self.blocked: dict[RequestState, Blocked] = {}  # whom an encoder budget or the cache refused, and why
 
     def __bool__(self) -> bool:
         return self.decode is not None or bool(self.prefill or self.encode)
 
+    def encoder_calls(self) -> list[list[tuple[RequestState, int]]]:
+        """The items to encode, call by call."""
+        if not self.encodes_per_request:
+            return [self.encode] if self.encode else []
+        calls: dict[RequestState, list[tuple[RequestState, int]]] = {}
+        for request, index in self.encode:
+            calls.setdefault(request, []).append((request, index))
+        return list(calls.values())
+
     @property
     def decodes_only(self) -> bool:
         """Nothing but decodes, and no request changes its place: drafted again, it would be the same."""
-        return not (self.prefill or self.encode or self.admitted or self.attached or self.charged or self.preempted)
+        return not (
+            self.prefill
+            or self.encode
+            or self.admitted
+            or self.attached
+            or self.charged
+            or self.preempted
+            or self.reclaimed
+            or self.kept_blocks
+        )

@@ -1,11 +1,15 @@
 """What a scheduling policy is: one method that drafts the next iteration through the plan builder."""
 
 from abc import ABC, abstractmethod
-from typing import ClassVar
+from collections.abc import Mapping
+from typing import Any, ClassVar
 
 from pydantic import BaseModel, ConfigDict
 
 from policies.builder import PlanBuilder
+from policies.feasible import why_never
+from policies.limits import Limits
+from policies.request_state import RequestState
 
 FOREVER = 2**62  # nanoseconds
 
@@ -18,10 +22,23 @@ class Policy(BaseModel, ABC):
     kind: str
     source: ClassVar[str]  # where the rule comes from, for `tandem policies`
     budgeted: ClassVar[bool] = True  # false for engines from before there were encoder budgets
+    fixed: ClassVar[Mapping[str, Any]] = {}  # limits in which the engine leaves no choice, by name
 
     @abstractmethod
     def schedule(self, builder: PlanBuilder) -> None:
         """Draft the next iteration. Must depend on nothing but the builder, and change nothing but its plan."""
+
+    def fixed_in(self, limits: Limits) -> tuple[Limits, list[str]]:
+        """The limits with what the engine leaves no choice in, and a line for each that was asked for otherwise."""
+        return limits.fixed(self.fixed)
+
+    def why_never(self, limits: Limits, request: RequestState) -> str:
+        """Why this engine can never serve the request, in one line with advice; empty if it can."""
+        return why_never(limits, request)
+
+    def own_cache_rows(self, limits: Limits, row_bytes: int) -> int | None:
+        """Rows of the engine's own encoder cache where a scenario does not say; None: as `Limits` has it."""
+        return None
 
     def stable_until(self, builder: PlanBuilder) -> int:
         """Until when (ns) the same plan of decodes would be drafted again if nothing arrived, finished or ran out.

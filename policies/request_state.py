@@ -19,6 +19,8 @@ class RequestState:
     """
 
     order = -1  # place in the order of admission; -1 while waiting
+    queued = -1  # place in the order of queueing, for which a preemption counts as queueing again
+    num_finished_before = -1  # requests that had finished when it was last preempted
     num_computed_tokens = 0
     num_generated = 0  # answer tokens emitted so far
     max_blocks = 0  # KV blocks for max_tokens; known once it is submitted

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from policies.blocks import KVBlockPool
 from policies.decodes import DecodeCohort
 from policies.encoder_cache import EncoderCache
-from policies.items import encoded, hold_early, hold_items, release_all, release_passed
+from policies.items import encoded, hold_early, hold_items, passed, reclaim, release_all, release_passed, release_used
 from policies.limits import Limits
 from policies.plan import IterationPlan
 from policies.request_state import RequestState
@@ -46,11 +46,17 @@ class ServingState:
         self.encoder_cache_rows = _number(limits.encoder_cache_rows)
         self.pool = KVBlockPool(limits.num_kv_blocks, limits.block_size)
         bounded = self.encoder_cache_rows < UNBOUNDED
-        self.cache = EncoderCache(self.encoder_cache_rows if bounded else None, reuse=limits.encoder_cache_reuse)
+        self.cache = EncoderCache(
+            self.encoder_cache_rows if bounded else None,
+            reuse=limits.encoder_cache_reuse,
+            references=limits.release != "iteration",
+        )
         self.waiting: deque[RequestState] = deque()
         self.contexts: dict[RequestState, None] = {}  # active and not decoding, in order of admission
         self.decodes = DecodeCohort(self.pool)
         self.num_admitted = 0
+        self.num_queued = 0
+        self.num_finished = 0
 
     @property
     def num_active(self) -> int:
@@ -60,7 +66,12 @@ class ServingState:
         request.max_blocks = self.pool.blocks_for(request.max_tokens)
         if not self.limits.encoder_cache_reuse:
             request.use_own_keys()
+        self._queue(request)
         self.waiting.append(request)
+
+    def _queue(self, request: RequestState) -> None:
+        request.queued = self.num_queued
+        self.num_queued += 1
 
     # Before the launch
 
@@ -90,6 +101,8 @@ class ServingState:
         late = hold_early(self.cache, plan)
         if plan.preempted:
             self._preempt(plan.preempted)
+        if plan.reclaimed:
+            reclaim(self.cache, plan)
         if plan.admitted:
             self._admit(plan.admitted)
         if plan.encode or plan.attached or plan.charged:
@@ -97,7 +110,7 @@ class ServingState:
         if plan.decode is not None:
             self.begin_decodes(plan)
         pool = self.pool
-        for request, num_tokens in plan.prefill:
+        for request, num_tokens in (*plan.prefill, *plan.kept_blocks):
             blocks = -(-(request.num_computed_tokens + num_tokens) // pool.block_size) - len(request.blocks)
             if blocks > 0:
                 request.blocks += pool.take(blocks)
@@ -111,8 +124,10 @@ class ServingState:
 
     def _admit(self, requests: list[RequestState]) -> None:
         for request in requests:
-            admitted = self.waiting.popleft()
-            assert admitted is request, "requests are admitted in the order of the waiting queue"
+            if self.waiting[0] is request:
+                self.waiting.popleft()
+            else:
+                self.waiting.remove(request)
             request.order = self.num_admitted
             self.num_admitted += 1
             self.contexts[request] = None
@@ -129,6 +144,8 @@ class ServingState:
             request.target = request.request.prompt_tokens + request.num_generated
             request.encoded = frozenset()
             request.num_preemptions += 1
+            request.num_finished_before = self.num_finished
+            self._queue(request)
         self.contexts = dict.fromkeys(sorted(self.contexts, key=lambda r: r.order))
 
     # After it
@@ -149,8 +166,11 @@ class ServingState:
         for request, num_tokens in plan.prefill:
             if request in self.contexts:
                 self._computed(request, num_tokens, emitted, finished)
+        if not self.cache.references:
+            release_used(self.cache, plan)
         for request in finished:
             self._give_back(request)
+        self.num_finished += len(finished)
         return Completed(emitted, finished, failed)
 
     def _computed(
@@ -158,8 +178,11 @@ class ServingState:
     ) -> None:
         request.num_computed_tokens = computed = request.num_computed_tokens + num_tokens
         done = computed == request.target
-        if request.holds and (done or self.limits.release == "progressive"):
-            release_passed(self.cache, request)
+        if request.holds:
+            if not self.cache.references:
+                passed(request)
+            elif done or self.limits.release == "progressive":
+                release_passed(self.cache, request)
         if done:
             request.num_generated += 1
             del self.contexts[request]

@@ -5,7 +5,6 @@ from collections.abc import Generator
 import simpy
 
 from policies.builder import PlanBuilder
-from policies.feasible import why_never
 from policies.plan import IterationPlan
 from policies.policy import FOREVER, Policy
 from policies.serving import NOTHING, ServingState
@@ -53,7 +52,7 @@ class Engine:
     def deliver(self, request: ServedRequest) -> None:
         """A prepared request reaches the queue; one that can never be served is rejected here, alone."""
         request.prepared = now(self.env)
-        reason = why_never(self.state.limits, request)
+        reason = self.policy.why_never(self.state.limits, request)
         if reason:
             self.recorder.leave(request, now(self.env), "rejected", reason)
             return

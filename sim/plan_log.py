@@ -32,8 +32,11 @@ class PlanLine(BaseModel):
     preempted: list[Whole] = []
     attached: list[tuple[Whole, Whole]] = []
     charged: list[tuple[Whole, Whole]] = []
+    reclaimed: list[tuple[Whole, Whole]] = []
     encode: list[tuple[Whole, Whole, Grid]] = []  # with (frames, height, width) in patches
+    encodes_per_request: bool = False  # one encoder call after the other, instead of one for all
     prefill: list[tuple[Whole, Whole, Whole]] = []  # (id, tokens of the chunk, tokens cached before it)
+    kept_blocks: list[tuple[Whole, Whole]] = []  # (id, tokens whose KV blocks are taken for later)
     decode: list[Whole] | None = None  # the cohort in its order, where it is not what it was at its last step
     num_decodes: Whole = 0
     context_tokens: Whole = 0  # that the decodes attend to, summed
@@ -41,6 +44,12 @@ class PlanLine(BaseModel):
     failed: list[Whole] = []
     reason: str = ""
     allocation_failures: Whole = 0  # of this iteration
+
+    def encoder_calls(self) -> list[list[tuple[int, int, Grid]]]:
+        """The items that were encoded, call by call."""
+        if not self.encodes_per_request:
+            return [self.encode] if self.encode else []
+        return [[item for item in self.encode if item[0] == id] for id in dict.fromkeys(id for id, _, _ in self.encode)]
 
     def planned(self) -> dict[str, Any]:
         """All but the outcome."""
@@ -67,8 +76,11 @@ class PlanLines:
             preempted=[request.id for request in plan.preempted],
             attached=_items(plan.attached),
             charged=_items(plan.charged),
+            reclaimed=_items(plan.reclaimed),
             encode=[(request.id, index, request.items[index].grid) for request, index in plan.encode],
+            encodes_per_request=plan.encodes_per_request and bool(plan.encode),
             prefill=[(request.id, tokens, request.num_computed_tokens) for request, tokens in plan.prefill],
+            kept_blocks=_items(plan.kept_blocks),
             decode=self._changed(plan),
             num_decodes=plan.num_decodes,
             context_tokens=plan.context_tokens,

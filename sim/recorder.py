@@ -67,8 +67,9 @@ class Recorder:
     def _label_blocked(self, plan: IterationPlan, total: int, encode: int) -> None:
         """The rest of the iteration, after what was labelled already; not yet admitted requests stay in the queue."""
         encoding = self._encoding(plan) if encode else {}
+        running = {request for request, _ in plan.prefill}  # refused an item for later, they run all the same
         for request in served(plan.blocked):
-            if request.first_token < 0 <= request.admitted:
+            if request.first_token < 0 <= request.admitted and request not in running:
                 waited = total - encode if request in encoding else total
                 if plan.blocked[request].why == "reservation":
                     request.reservation_wait += waited

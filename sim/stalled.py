@@ -12,18 +12,26 @@ def blockers(state: ServingState, policy: Policy) -> dict[RequestState, str]:
     builder = PlanBuilder(state, 0)
     policy.schedule(builder)
     blocked = builder.plan.blocked
-    reasons = {r: _blocked(state, builder, r, blocked[r]) for r in builder.contexts if r in blocked}
+    known = (*builder.contexts, *state.waiting)
+    reasons = {r: _blocked(state, builder, r, blocked[r]) for r in known if r in blocked}
     for request in builder.contexts:  # those whom this draft would admit included
         reasons.setdefault(request, _unblocked(builder, request))
+    for request in (*state.contexts, *state.decodes):  # whose blocks would be taken back, and it would not be enough
+        reasons.setdefault(request, _no_blocks(builder))
     for request in state.waiting:
-        reasons.setdefault(request, _queued(builder))
+        reasons.setdefault(request, _queued(builder, request))
     return reasons
 
 
-def _queued(builder: PlanBuilder) -> str:
+def _queued(builder: PlanBuilder, request: RequestState) -> str:
     if not builder.has_seats:
         return f"waits in the queue: all {builder.state.max_num_seqs} seats are taken"
-    return "waits in the queue: it, or one before it, could not start encoding yet"
+    if builder.state.limits.admission_gate:
+        return "waits in the queue: it, or one before it, could not start encoding yet"
+    return (
+        f"waits in the queue: it, or one before it, has no KV blocks to start with, "
+        f"{request.remaining} tokens to prefill, {builder.free_blocks} blocks free"
+    )
 
 
 def _blocked(state: ServingState, builder: PlanBuilder, request: RequestState, blocked: Blocked) -> str:
@@ -39,6 +47,13 @@ def _blocked(state: ServingState, builder: PlanBuilder, request: RequestState, b
     )
 
 
+def _no_blocks(builder: PlanBuilder) -> str:
+    return (
+        f"waits for KV blocks: the decodes need {builder.blocks_to_decode} to go on, {builder.free_blocks} free, "
+        "and nobody's can be taken back"
+    )
+
+
 def _holders(state: ServingState, request: RequestState) -> str:
     rows = {r: sum(entry.num_rows for entry in r.holds.values()) for r in state.contexts if r.holds}
     named = [f"{'itself' if r is request else f'request {r.id}'} ({count})" for r, count in rows.items()]
@@ -46,6 +61,6 @@ def _holders(state: ServingState, request: RequestState) -> str:
 
 
 def _unblocked(builder: PlanBuilder, request: RequestState) -> str:
-    if builder.missing(request):
+    if builder.missing(request) and builder.state.cache.references:
         return "waits for its items, behind a request whose KV blocks are not free"
     return f"waits for KV blocks: {request.remaining} tokens to prefill, {builder.free_blocks} blocks free"

@@ -37,8 +37,13 @@ def resolve(scenario: Scenario) -> Resolved:
     """Budgets, cache rows and KV blocks as numbers; a resolved scenario resolves to itself."""
     profile, model = load_profile(scenario.profile), scenario.model
     largest = scenario.workload.largest_item(seed=scenario.seed, model=model)
-    row_bytes, budgeted = model.embedding_row_bytes, scenario.policy.budgeted
-    limits, notes = scenario.engine.resolve(largest_item=largest, row_bytes=row_bytes, budgeted=budgeted)
+    row_bytes, policy = model.embedding_row_bytes, scenario.policy
+    engine, fixed = policy.fixed_in(scenario.engine)
+    own_rows = policy.own_cache_rows(engine, row_bytes)
+    limits, notes = engine.resolve(
+        largest_item=largest, row_bytes=row_bytes, budgeted=policy.budgeted, own_rows=own_rows
+    )
+    notes = fixed + notes
     if limits.num_kv_blocks is None:
         limits = limits.model_copy(update={"num_kv_blocks": _kv_blocks(scenario, limits, profile)})
     if largest is not None and scenario.front_end == FrontEnd():

@@ -8,7 +8,8 @@ from typing import Any, NamedTuple
 
 from checks import CheckedState
 
-from policies import Eager, Fcfs, Footprint, HeadOfLine, Unbudgeted
+import policies
+from policies import HfRows, Sglang, TrtChunkDemand, TrtMain
 from policies.builder import PlanBuilder
 from policies.limits import Limits
 from policies.plan import IterationPlan
@@ -18,10 +19,17 @@ from policies.serving import ServingState
 from workloads.request import MultimodalItem, Request
 
 MS = 1_000_000  # nanoseconds
-POLICIES: dict[str, Policy] = {
-    policy.kind: policy for policy in (Unbudgeted(), Fcfs(), HeadOfLine(), Eager(), Footprint())
+POLICIES: dict[str, Policy] = {policy.kind: policy for policy in (policy() for policy in policies.POLICIES)}
+VARIANTS: dict[str, Policy] = {  # options that change what a policy does
+    "hf_rows, prompts first": HfRows(scheduler="prefill_first"),
+    "hf_rows, inputs kept": HfRows(keep_inputs=True),
+    "sglang, mixed": Sglang(enable_mixed_chunk=True, new_token_ratio=0),
+    "sglang, skipping": Sglang(skip_blocked=True),
+    "trt_main, eager": TrtMain(encoder_scheduling_policy="EAGER", chunk_unit_size=1),
+    "trt_chunk_demand, eager": TrtChunkDemand(encoder_scheduling_policy="EAGER", chunk_unit_size=1),
 }
-BUDGETED = ("fcfs", "head_of_line", "eager", "footprint")
+EVERY = POLICIES | VARIANTS
+BUDGETED = ("fcfs", "head_of_line", "eager", "footprint", "trt_main")  # whole requests, within the encoder's budgets
 
 
 class Sized(NamedTuple):
@@ -82,6 +90,7 @@ class Desk:
     state: ServingState = field(init=False)
 
     def __post_init__(self) -> None:
+        self.limits, _ = EVERY[self.policy].fixed_in(self.limits)
         self.state = CheckedState(self.limits)
 
     def submit(self, *requests: Request) -> list[RequestState]:
@@ -95,7 +104,7 @@ class Desk:
 
     def draft(self) -> IterationPlan:
         builder = self.builder()
-        POLICIES[self.policy].schedule(builder)
+        EVERY[self.policy].schedule(builder)
         return builder.plan
 
     def step(self) -> Step:

@@ -10,7 +10,7 @@ from typing import Any
 import pandas as pd
 import simpy
 from checks import CheckedState, check, content, everyone, fingerprint, named_blockers
-from rules import POLICIES, Step
+from rules import EVERY, Step
 
 from policies.limits import Limits
 from policies.plan import IterationPlan
@@ -143,8 +143,9 @@ def serve(
 ) -> Served:
     """Serve the requests at their arrivals, cancel some at their times (ns), and check everything on the way."""
     env, backend = simpy.Environment(0), backend or SmallBackend()
+    limits, _ = EVERY[policy].fixed_in(limits)
     state, recorder = CheckedState(limits), Recorder()
-    engine = CheckedEngine(env, state, POLICIES[policy], backend, recorder, fast_path=fast_path)
+    engine = CheckedEngine(env, state, EVERY[policy], backend, recorder, fast_path=fast_path)
     served: dict[int, ServedRequest] = {}
     for asked in requests:
         env.process(_send(env, engine, asked, served))
@@ -152,13 +153,13 @@ def serve(
         env.process(_cancel(env, engine, id, time, served))
     env.run()
     stuck = list(recorder.under_way)
-    named = named_blockers(state, POLICIES[policy])
+    named = named_blockers(state, EVERY[policy])
     assert set(named) == set(stuck)
     for r in stuck:
         recorder.leave_unfinished(r, "stalled", named[r])
     blocked = {r.id: reason for r, reason in named.items()}
     verdict = "stalled" if stuck else "finished"
-    return Served(state, POLICIES[policy], recorder, served, backend.steps, verdict, blocked)
+    return Served(state, EVERY[policy], recorder, served, backend.steps, verdict, blocked)
 
 
 def _send(

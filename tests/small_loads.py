@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from hypothesis import strategies as st
-from rules import MS, POLICIES, Sized, request
+from rules import EVERY, MS, Sized, request
 
 from policies.limits import Limits
 from workloads.request import Request
@@ -86,8 +86,12 @@ def loads(draw: st.DrawFn, *, cancelled: bool = True, **fixed: Any) -> Load:
 
 
 def unlimited(load: Load, policy: str) -> Load:
-    """The policy from before there were budgets gets none."""
-    if POLICIES[policy].budgeted:
+    """The policy from before there were budgets gets none; one that shares nothing can hold what that takes."""
+    if EVERY[policy].fixed.get("encoder_cache_reuse") is False:
+        rows = max(_rows(r, reuse=False) for r in load.requests)
+        least = {"encoder_cache_rows": max(rows, load.limits.encoder_cache_rows)}
+        return load._replace(limits=load.limits.model_copy(update=least))
+    if EVERY[policy].budgeted:
         return load
     resolved, _ = load.limits.resolve(largest_item=None, row_bytes=1, budgeted=False)
     return load._replace(limits=resolved)

@@ -1,0 +1,109 @@
+"""TensorRT-LLM's next step: the language model proposes chunks, and the encoder supplies the items that they need."""
+
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import Field
+
+from policies.admission import admit_in_order
+from policies.builder import PlanBuilder
+from policies.feasible import rows_never, text_never
+from policies.limits import Limits
+from policies.policy import Policy
+from policies.proposals import can_start, propose, whole_units
+from policies.request_state import RequestState
+from policies.sentences import encode_in_prompt_order
+
+
+class TrtChunkDemand(Policy):
+    """Encodes what the next chunks need; a chunk ends before an item that cannot be had yet.
+
+    While a request fits the encoder's budgets, all of its items are encoded at once. Rows are taken back from the
+    newest requests whose prefill has not come to them, which then encode the items again.
+    """
+
+    kind: Literal["trt_chunk_demand"] = "trt_chunk_demand"
+    source: ClassVar[str] = "TensorRT-LLM, chunk-demand scheduling of multimodal encoder items (review)"
+    fixed: ClassVar[Mapping[str, Any]] = {"release": "progressive"}
+    chunk_unit_size: Annotated[int, Field(ge=1)] | None = None  # tokens; chunks but the last are multiples of it; left
+    # out: block_size
+    encoder_scheduling_policy: Literal["DEFAULT", "EAGER"] = "DEFAULT"  # whole requests where that is possible, or what
+    # the chunks need, and with what the budgets then have left whatever comes next
+
+    def why_never(self, limits: Limits, request: RequestState) -> str:
+        """A single item must fit the cache, and all of them where a prompt is computed in one piece."""
+        never = text_never(limits, request)
+        if never or not limits.chunked_prefill:
+            return never or rows_never(limits, request)
+        largest = max((item.embeds for item in request.items), default=0)
+        if isinstance(limits.encoder_cache_rows, int) and largest > limits.encoder_cache_rows:
+            return (
+                f"has an item of {largest} rows of encoder output and the cache holds {limits.encoder_cache_rows}: "
+                "raise encoder_cache_rows or encoder_cache_max_bytes"
+            )
+        return ""
+
+    def schedule(self, builder: PlanBuilder) -> None:
+        admit_in_order(builder)
+        requests = can_start(builder)
+        builder.decode()
+        chunks = propose(builder, requests, self.chunk_unit_size)
+        first = next((request for request in chunks if builder.missing(request)), None)
+        whole = first is not None and self._fits_whole(builder, first)
+        for request, chunk in chunks.items():
+            if not whole:
+                self._demand(builder, request, chunk)
+            elif self._obtain(builder, request, builder.missing(request), beyond=chunk):
+                builder.prefill(request, chunk)
+            elif request is first and not builder.state.limits.chunked_prefill:
+                encode_in_prompt_order(builder, request)
+        if self.encoder_scheduling_policy == "EAGER":
+            for request in builder.contexts:
+                encode_in_prompt_order(builder, request)
+
+    def _fits_whole(self, builder: PlanBuilder, request: RequestState) -> bool:
+        """Whether one iteration could encode all that the first such request misses, and the cache hold it.
+
+        Where a prompt is computed in one piece there is no other way, so items gather over several iterations.
+        """
+        state, ahead = builder.state, range(request.next_item, len(request.items))
+        if self.encoder_scheduling_policy == "EAGER" or not state.limits.chunked_prefill:
+            return self.encoder_scheduling_policy == "DEFAULT"
+        rows = {request.keys[i]: request.items[i].embeds for i in ahead}
+        missing = {request.keys[i]: request.items[i] for i in builder.missing(request)}
+        tokens = [item.encoder_tokens for key, item in missing.items() if not ((e := state.cache.get(key)) and e.ready)]
+        return (
+            sum(rows.values()) <= state.encoder_cache_rows
+            and len(tokens) <= state.encoder_max_num_items
+            and sum(tokens) <= state.encoder_max_num_tokens
+        )
+
+    def _demand(self, builder: PlanBuilder, request: RequestState, chunk: int) -> None:
+        """A chunk with the items that it needs, or one that ends before the first that cannot be had."""
+        start, items = request.num_computed_tokens, request.items
+        needed = [i for i in builder.missing(request) if items[i].offset < start + chunk]
+        while chunk and not self._obtain(builder, request, needed, beyond=chunk):
+            refused = builder.plan.blocked[request].item
+            chunk = whole_units(builder, request, items[refused].offset - start, self.chunk_unit_size)
+            needed = [i for i in needed if items[i].offset < start + chunk]
+        if chunk:
+            builder.prefill(request, chunk)
+
+    def _obtain(self, builder: PlanBuilder, request: RequestState, indices: list[int], *, beyond: int) -> bool:
+        """All of the items, with rows taken back from others or from beyond this chunk as need be; or none."""
+        attempt, end = builder.attempt(), request.num_computed_tokens + beyond
+        for index in [*indices]:
+            victims = self._victims(builder, request, end)
+            while not builder.encode(request, index, alone=True):
+                short = builder.plan.blocked[request].why == "rows"
+                if not short or not any(builder.reclaim(*victim) for victim in victims):
+                    attempt.undo()
+                    return False
+        return True
+
+    def _victims(self, builder: PlanBuilder, request: RequestState, end: int) -> Iterator[tuple[RequestState, int]]:
+        """Items that requests hold: the newest request first, of each the last item first; its own beyond `end`."""
+        for holder in reversed(builder.contexts):
+            for index in sorted(holder.holds, reverse=True):
+                if holder is not request or holder.items[index].offset >= end:
+                    yield holder, index
