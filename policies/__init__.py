@@ -9,8 +9,12 @@ from policies.fcfs import Fcfs
 from policies.footprint import Footprint
 from policies.head_of_line import HeadOfLine
 from policies.unbudgeted import Unbudgeted
+from policies.vllm import Vllm
+from policies.vllm_priority import VllmPriority
 
-AnyPolicy = Annotated[Unbudgeted | Fcfs | HeadOfLine | Eager | Footprint, Field(discriminator="kind")]
-POLICIES = (Unbudgeted, Fcfs, HeadOfLine, Eager, Footprint)
+AnyPolicy = Annotated[
+    Unbudgeted | Fcfs | HeadOfLine | Eager | Footprint | Vllm | VllmPriority, Field(discriminator="kind")
+]
+POLICIES = (Unbudgeted, Fcfs, HeadOfLine, Eager, Footprint, Vllm, VllmPriority)
 
-__all__ = ["POLICIES", "AnyPolicy", "Eager", "Fcfs", "Footprint", "HeadOfLine", "Unbudgeted"]
+__all__ = ["POLICIES", "AnyPolicy", "Eager", "Fcfs", "Footprint", "HeadOfLine", "Unbudgeted", "Vllm", "VllmPriority"]

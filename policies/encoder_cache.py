@@ -30,7 +30,7 @@ class EncoderEntry:
 class EncoderCache:
     """A budget of rows with holds, as in TensorRT-LLM PR #16051: held entries never go, released ones oldest first.
 
-    Only `charge` evicts, and only `ServingState.begin` charges; every question leaves the cache as it was.
+    Only `charge` and `evict` let one go, and only `ServingState.begin` calls them; questions change nothing.
     """
 
     def __init__(self, capacity: int | None, *, reuse: bool = True) -> None:
@@ -69,11 +69,20 @@ class EncoderCache:
         if entry.num_holds:
             return
         self.held_rows -= entry.num_rows
-        if entry.ready and self.keeps_released and entry.key[0] != "temporary":
+        if self.keeps(entry):
             self.released[entry.key] = entry
             self.released_rows += entry.num_rows
         else:
             self._drop(entry)
+
+    def keeps(self, entry: EncoderEntry) -> bool:
+        """Whether it stays after its last release."""
+        return entry.ready and self.keeps_released and entry.key[0] != "temporary"
+
+    def refresh(self, key: Key) -> None:
+        """A released output counts as released just now."""
+        if key in self.released:
+            self.released[key] = self.released.pop(key)
 
     def charge(self, key: Key, num_rows: int) -> EncoderEntry:
         """A pending entry with its first hold: room is made for it now, its rows are given out by `launch`."""
@@ -102,11 +111,14 @@ class EncoderCache:
             return
         while self.held_rows + self.released_rows + num_rows > self.capacity:
             assert self.released, "a plan took more encoder-cache rows than there are"
-            oldest = next(iter(self.released.values()))
-            del self.released[oldest.key]
-            self.released_rows -= oldest.num_rows
-            self.num_evictions += 1
-            self._drop(oldest)
+            self.evict(next(iter(self.released)))
+
+    def evict(self, key: Key) -> None:
+        """Drop an output that nobody holds."""
+        entry = self.released.pop(key)
+        self.released_rows -= entry.num_rows
+        self.num_evictions += 1
+        self._drop(entry)
 
     def _drop(self, entry: EncoderEntry) -> None:
         del self.entries[entry.key]

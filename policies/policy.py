@@ -6,6 +6,8 @@ from typing import ClassVar
 from pydantic import BaseModel, ConfigDict
 
 from policies.builder import PlanBuilder
+from policies.limits import Limits
+from workloads.request import MultimodalItem
 
 FOREVER = 2**62  # nanoseconds
 
@@ -18,6 +20,13 @@ class Policy(BaseModel, ABC):
     kind: str
     source: ClassVar[str]  # where the rule comes from, for `tandem policies`
     budgeted: ClassVar[bool] = True  # false for engines from before there were encoder budgets
+    whole: ClassVar[bool] = True  # whether it wants the outputs of all of a request's items at once
+
+    def resolve(
+        self, limits: Limits, *, largest_item: MultimodalItem | None, row_bytes: int
+    ) -> tuple[Limits, list[str]]:
+        """The limits as this policy's engine fills them in, and what had to be changed, one line each."""
+        return limits.resolve(largest_item=largest_item, row_bytes=row_bytes, budgeted=self.budgeted)
 
     @abstractmethod
     def schedule(self, builder: PlanBuilder) -> None:

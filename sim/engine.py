@@ -53,7 +53,7 @@ class Engine:
     def deliver(self, request: ServedRequest) -> None:
         """A prepared request reaches the queue; one that can never be served is rejected here, alone."""
         request.prepared = now(self.env)
-        reason = why_never(self.state.limits, request)
+        reason = why_never(self.state.limits, request, whole=self.policy.whole)
         if reason:
             self.recorder.leave(request, now(self.env), "rejected", reason)
             return
@@ -112,6 +112,9 @@ class Engine:
                     recorder.completed(completed, outcome, start)
                 if outcome.failed and self.end_when_out_of_memory:
                     raise OutOfMemoryError(outcome.reason)
+            elif plan.changes_alone:
+                recorder.planned(plan, start)
+                state.begin(plan)
             else:
                 self._idle = env.event()
                 yield self._idle

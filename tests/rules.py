@@ -8,20 +8,23 @@ from typing import Any, NamedTuple
 
 from checks import CheckedState
 
-from policies import Eager, Fcfs, Footprint, HeadOfLine, Unbudgeted
+from policies import Eager, Fcfs, Footprint, HeadOfLine, Unbudgeted, Vllm, VllmPriority
 from policies.builder import PlanBuilder
 from policies.limits import Limits
 from policies.plan import IterationPlan
 from policies.policy import Policy
 from policies.request_state import RequestState
 from policies.serving import ServingState
+from policies.vllm_rules import VllmRules
 from workloads.request import MultimodalItem, Request
 
 MS = 1_000_000  # nanoseconds
 POLICIES: dict[str, Policy] = {
-    policy.kind: policy for policy in (Unbudgeted(), Fcfs(), HeadOfLine(), Eager(), Footprint())
+    policy.kind: policy for policy in (Unbudgeted(), Fcfs(), HeadOfLine(), Eager(), Footprint(), Vllm(), VllmPriority())
 }
 BUDGETED = ("fcfs", "head_of_line", "eager", "footprint")
+VLLM = ("vllm", "vllm_priority")
+WHOLE = tuple(kind for kind in POLICIES if kind not in VLLM)  # wait for all items of a request
 
 
 class Sized(NamedTuple):
@@ -42,6 +45,7 @@ def request(
     output: int = 1,
     arrival: int = 0,
     offsets: Sequence[int] | None = None,
+    priority: int = 0,
 ) -> Request:
     """Items from the first token on (or at `offsets`), then `text` tokens. Times in nanoseconds."""
     placed, end = [], 0
@@ -53,7 +57,7 @@ def request(
         costs = (item.encoder_tokens, item.rows, pixels)
         placed.append(MultimodalItem(key, item.modality, grid, start, length, *costs))  # type: ignore[arg-type]
         end = start + length
-    return Request(id, arrival, end + text, output, tuple(placed))
+    return Request(id, arrival, end + text, output, tuple(placed), priority=priority)
 
 
 def limits(**changes: Any) -> Limits:
@@ -70,6 +74,15 @@ def limits(**changes: Any) -> Limits:
     return Limits(**(roomy | changes))
 
 
+def checked_state(policy: Policy, given: Limits) -> CheckedState:
+    """For a policy whose engine has limits of its own kind, those; checked as far as the engine keeps to them."""
+    if not isinstance(policy, VllmRules):
+        return CheckedState(given)
+    state = CheckedState(policy.resolve(given, largest_item=None, row_bytes=1)[0])
+    state.cuts_prompts = True  # vLLM stops before an item that is not to be had, even without chunked prefill
+    return state
+
+
 # One draft, without an engine
 
 
@@ -77,12 +90,13 @@ def limits(**changes: Any) -> Limits:
 class Desk:
     """A serving state to hand requests to and to draft from, iteration by iteration."""
 
-    policy: str
+    policy: str | Policy
     limits: Limits
     state: ServingState = field(init=False)
 
     def __post_init__(self) -> None:
-        self.state = CheckedState(self.limits)
+        self._policy = POLICIES[self.policy] if isinstance(self.policy, str) else self.policy
+        self.state = checked_state(self._policy, self.limits)
 
     def submit(self, *requests: Request) -> list[RequestState]:
         states = [RequestState(asked) for asked in requests]
@@ -95,7 +109,7 @@ class Desk:
 
     def draft(self) -> IterationPlan:
         builder = self.builder()
-        POLICIES[self.policy].schedule(builder)
+        self._policy.schedule(builder)
         return builder.plan
 
     def step(self) -> Step:

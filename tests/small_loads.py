@@ -85,9 +85,8 @@ def loads(draw: st.DrawFn, *, cancelled: bool = True, **fixed: Any) -> Load:
     return Load(asked, draw(servers(asked, **fixed)), cancels)
 
 
-def unlimited(load: Load, policy: str) -> Load:
-    """The policy from before there were budgets gets none."""
-    if POLICIES[policy].budgeted:
-        return load
-    resolved, _ = load.limits.resolve(largest_item=None, row_bytes=1, budgeted=False)
-    return load._replace(limits=resolved)
+def resolved(load: Load, policy: str) -> Load:
+    """With the limits that the policy's engine would have: the one from before there were budgets gets none."""
+    largest = max((item for r in load.requests for item in r.items), key=lambda item: item.embeds, default=None)
+    limits, _ = POLICIES[policy].resolve(load.limits, largest_item=largest, row_bytes=1)
+    return load._replace(limits=limits)

@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from rules import POLICIES, Desk, Sized, limits, request
 from servers import Served, SmallBackend, serve
-from small_loads import Load, loads, unlimited
+from small_loads import Load, loads, resolved
 
 from sim.itl import pooled_itl
 
@@ -19,7 +19,7 @@ every_policy = pytest.mark.parametrize("policy", POLICIES)
 
 
 def served(load: Load, policy: str, fast_path: bool = True, fails: frozenset[tuple[str, str]] = frozenset()) -> Served:
-    load = unlimited(load, policy)
+    load = resolved(load, policy)
     backend = SmallBackend(prefill_token=7_001, encode_token=13_003, fails=fails)
     return serve(load.requests, policy, load.limits, cancels=load.cancels, backend=backend, fast_path=fast_path)
 
