@@ -13,12 +13,36 @@ from policies.sglang import Sglang
 from policies.trt_chunk_demand import TrtChunkDemand
 from policies.trt_main import TrtMain
 from policies.unbudgeted import Unbudgeted
+from policies.vllm import Vllm
+from policies.vllm_priority import VllmPriority
 
 AnyPolicy = Annotated[
-    Unbudgeted | Fcfs | HeadOfLine | Eager | Footprint | HfRows | Sglang | TrtMain | TrtChunkDemand,
+    Unbudgeted
+    | Fcfs
+    | HeadOfLine
+    | Eager
+    | Footprint
+    | Vllm
+    | VllmPriority
+    | HfRows
+    | Sglang
+    | TrtMain
+    | TrtChunkDemand,
     Field(discriminator="kind"),
 ]
-POLICIES = (Unbudgeted, Fcfs, HeadOfLine, Eager, Footprint, HfRows, Sglang, TrtMain, TrtChunkDemand)
+POLICIES = (
+    Unbudgeted,
+    Fcfs,
+    HeadOfLine,
+    Eager,
+    Footprint,
+    Vllm,
+    VllmPriority,
+    HfRows,
+    Sglang,
+    TrtMain,
+    TrtChunkDemand,
+)
 
 __all__ = [
     "POLICIES",
@@ -32,4 +56,6 @@ __all__ = [
     "TrtChunkDemand",
     "TrtMain",
     "Unbudgeted",
+    "Vllm",
+    "VllmPriority",
 ]

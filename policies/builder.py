@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from policies.attempt import Attempt
-from policies.footprint_draft import FootprintDraft
 from policies.request_state import RequestState
 from policies.serving import ServingState
+from policies.together import Together
 
 
-class PlanBuilder(FootprintDraft):
+class PlanBuilder(Together):
     """Each verb takes all that it names, or changes nothing and says False; a question never changes the answer.
 
     Nothing outside the draft changes before `ServingState.begin` gets the plan.
@@ -23,10 +22,6 @@ class PlanBuilder(FootprintDraft):
         self.contexts = [*state.contexts]  # active, not decoding yet, newly admitted ones included; first come first
         self._seats = state.max_num_seqs - len(state.contexts) - len(state.decodes.members)
 
-    def attempt(self) -> Attempt:
-        """What is taken from here on can be undone together."""
-        return Attempt(self)
-
     # Questions
 
     @property
@@ -36,6 +31,8 @@ class PlanBuilder(FootprintDraft):
         blocks = decodes.num_crossing
         if self.plan.preempted:
             blocks -= sum(map(decodes.crosses, self.plan.preempted))
+        if self._held_back:
+            blocks -= sum(map(decodes.crosses, self._held_back))
         return blocks
 
     def completes(self, request: RequestState) -> bool:
@@ -50,7 +47,7 @@ class PlanBuilder(FootprintDraft):
         return self._seats > 0
 
     def admit(self, request: RequestState) -> bool:
-        """Give a waiting request a seat among `max_num_seqs`."""
+        """Give a request from the waiting queue a seat among `max_num_seqs`."""
         if self._seats <= 0:
             return False
         self._seats -= 1
@@ -61,11 +58,12 @@ class PlanBuilder(FootprintDraft):
     # The language model
 
     def decode(self) -> bool:
-        """Run every decode that is not preempted: one token each."""
+        """Run every decode that is neither preempted nor held back: one token each."""
         plan, decodes = self.plan, self.state.decodes
         count, blocks = len(decodes.members), self.blocks_to_decode
         if plan.preempted:
             count -= sum(request in decodes.members for request in plan.preempted)
+        count -= len(self._held_back)
         if not count or count > self.tokens_left or blocks > self.free_blocks:
             return False
         plan.decode = decodes
@@ -86,6 +84,8 @@ class PlanBuilder(FootprintDraft):
         self.free_blocks -= blocks
         self.plan.prefill.append((request, num_tokens))
         self.plan.num_prefill_tokens += num_tokens
+        if self.plan.blocked:
+            self.plan.blocked.pop(request, None)  # it gets on, whatever refused it an item behind this chunk
         return True
 
     def _covers(self, request: RequestState, end: int) -> bool:
@@ -95,8 +95,7 @@ class PlanBuilder(FootprintDraft):
 
     def keep_blocks(self, request: RequestState, num_tokens: int) -> bool:
         """Take the KV blocks of the request's next `num_tokens` before it can compute them."""
-        end = request.num_computed_tokens + num_tokens
-        blocks = max(0, -(-end // self.state.pool.block_size) - len(request.blocks))
+        blocks = self.blocks_needed(request, num_tokens)
         if blocks > self.free_blocks:
             return False
         self.free_blocks -= blocks
@@ -104,13 +103,21 @@ class PlanBuilder(FootprintDraft):
             self.plan.kept_blocks.append((request, num_tokens))
         return True
 
-    def preempt(self, request: RequestState) -> bool:
-        """Take everything back from a started request; it computes its tokens again later."""
+    def preempt(self, request: RequestState, *, requeue: bool = False) -> bool:
+        """Take everything back from a started request; it computes its tokens again later.
+
+        It keeps its place among the active, or with `requeue` goes to the head of the waiting queue; then also what
+        this draft has for it is taken back, and its encoder rows can be had.
+        """
         if request in self.plan.preempted:
             return False
+        self._stop(request)
         self.plan.preempted.append(request)
         if request in self.contexts:
             self.contexts.remove(request)
         decodes = self.state.decodes
         self.free_blocks += decodes.num_blocks_of(request) if request in decodes.members else len(request.blocks)
+        self._none_runs()
+        if requeue:
+            self._send_back(request)
         return True

@@ -30,7 +30,7 @@ class EncoderEntry:
 class EncoderCache:
     """A budget of rows with holds, as in TensorRT-LLM PR #16051: held entries never go, released ones oldest first.
 
-    Only `charge` evicts, and only `ServingState.begin` charges; every question leaves the cache as it was.
+    Only `charge` and `evict` let one go, and only `ServingState.begin` calls them; questions change nothing.
 
     Without references, as in SGLang, an output is held by the iterations that read it and by nobody in between. Then
     the capacity is that of what is kept: it makes room at its release, and goes at once if it is larger than that.
@@ -73,20 +73,25 @@ class EncoderCache:
         if entry.num_holds:
             return
         self.held_rows -= entry.num_rows
-        if self._keeps(entry):
+        if self.keeps(entry):
             self._make_room(entry.num_rows)
             self.released[entry.key] = entry
             self.released_rows += entry.num_rows
         else:
             self._drop(entry)
 
-    def _keeps(self, entry: EncoderEntry) -> bool:
-        """Without references even what has no name is kept: for the next chunk of its own request."""
+    def keeps(self, entry: EncoderEntry) -> bool:
+        """Whether it stays after its last release; without references also what has no name, for its own next chunk."""
         if not entry.ready or not self.keeps_released:
             return False
         if self.references:
             return bool(entry.key[0] != "temporary")
         return self.capacity is None or entry.num_rows <= self.capacity
+
+    def refresh(self, key: Key) -> None:
+        """A released output counts as released just now."""
+        if key in self.released:
+            self.released[key] = self.released.pop(key)
 
     def charge(self, key: Key, num_rows: int) -> EncoderEntry:
         """A pending entry with its first hold: room is made for it now, its rows are given out by `launch`."""
@@ -118,11 +123,14 @@ class EncoderCache:
         left = self.capacity - (self.held_rows if self.references else 0)
         while self.released_rows + num_rows > left:
             assert self.released, "a plan took more encoder-cache rows than there are"
-            oldest = next(iter(self.released.values()))
-            del self.released[oldest.key]
-            self.released_rows -= oldest.num_rows
-            self.num_evictions += 1
-            self._drop(oldest)
+            self.evict(next(iter(self.released)))
+
+    def evict(self, key: Key) -> None:
+        """Drop an output that nobody holds."""
+        entry = self.released.pop(key)
+        self.released_rows -= entry.num_rows
+        self.num_evictions += 1
+        self._drop(entry)
 
     def _drop(self, entry: EncoderEntry) -> None:
         del self.entries[entry.key]

@@ -6,26 +6,23 @@ from collections.abc import Iterable
 from typing import Literal
 
 from policies.encoder_cache import Key
-from policies.plan import Blocked, IterationPlan
+from policies.plan import Blocked
 from policies.request_state import RequestState
-from policies.serving import UNBOUNDED, ServingState
+from policies.row_draft import RowDraft
+from policies.serving import ServingState
 
 
-class EncoderDraft:
+class EncoderDraft(RowDraft):
     """Items, encoder tokens and encoder-cache rows of one iteration, spent in the draft alone."""
 
     reserved_rows = 0  # of rows_left, kept for the first request left incomplete
     _reserved_for: RequestState | None = None
 
     def __init__(self, state: ServingState) -> None:
-        self.state = state
-        self.plan = IterationPlan()
+        super().__init__(state)
         self.encoder_items_left = state.encoder_max_num_items
         self.encoder_tokens_left = state.encoder_max_num_tokens
-        self.rows_left = (state.encoder_cache_rows if state.cache.references else UNBOUNDED) - state.cache.held_rows
-        self.claimed: set[Key] = set()  # keys that this draft takes rows for, or revives
-        self.encoding: set[Key] = set()  # keys that this draft encodes
-        self.reclaimed: set[Key] = set()  # keys whose only hold this draft takes back
+        self._encoding: set[Key] = set()  # keys that this draft encodes
         self._missing: dict[RequestState, list[int]] = {}  # of whom it was asked, less what this draft obtains
 
     def missing(self, request: RequestState) -> list[int]:
@@ -43,24 +40,18 @@ class EncoderDraft:
 
     def attach(self, request: RequestState, index: int) -> bool:
         """Hold an output that is there already, or being encoded in this draft: no budget is spent."""
-        key = request.keys[index]
-        if key not in self.encoding:
-            entry = self.state.cache.get(key)
+        key, num_rows = request.keys[index], request.items[index].embeds
+        entry = self._cached(key)
+        if key not in self._encoding:
             if entry is None or not entry.ready or (request, index) in self.plan.reclaimed:
                 return False
-            if not self._revive(key, 0 if key in self.reclaimed else entry.num_holds, entry.num_rows):
+            # a released entry that is held again can no longer make room for others; what is reserved stays reserved
+            if not self._is_held(key, entry) and num_rows > self.rows_left - self.reserved_rows:
                 return False
+        if index not in request.holds:
+            self._take_rows(key, num_rows, entry)
         self.plan.attached.append((request, index))
         self._obtain(request, index)
-        return True
-
-    def _revive(self, key: Key, num_holds: int, num_rows: int) -> bool:
-        """A released entry that is held again can no longer make room for others; what is reserved stays reserved."""
-        if num_holds == 0 and key not in self.claimed:
-            if num_rows > self.rows_left - self.reserved_rows:
-                return False
-            self.rows_left -= num_rows
-            self.claimed.add(key)
         return True
 
     def attach_hits(self, requests: Iterable[RequestState]) -> None:
@@ -80,33 +71,31 @@ class EncoderDraft:
         if self.attach(request, index):
             return True
         item, key = request.items[index], request.keys[index]
-        alone = alone and item.encoder_tokens > self.state.encoder_max_num_tokens and not self.plan.encode
-        if (spent := self._spent(item.encoder_tokens, alone)) or (request, index) in self.plan.reclaimed:
-            self.plan.blocked[request] = Blocked(spent or "rows", index, item.embeds)
+        cost = self.state.limits.encoder_cost(item)
+        alone = alone and cost > self.state.encoder_max_num_tokens and not self.plan.encode
+        if self.encoder_items_left < 1 or (cost > self.encoder_tokens_left and not alone):
+            spent: Literal["items", "tokens"] = "items" if self.encoder_items_left < 1 else "tokens"
+            self.plan.blocked[request] = Blocked(spent, index, item.embeds)
+            return False
+        if (request, index) in self.plan.reclaimed:
+            self.plan.blocked[request] = Blocked("rows", index, item.embeds)
             return False
         if index not in request.holds and not self._claim(request, index, key, item.embeds):
             return False
         self.encoder_items_left = 0 if alone else self.encoder_items_left - 1
-        self.encoder_tokens_left = 0 if alone else self.encoder_tokens_left - item.encoder_tokens
-        self.encoding.add(key)
+        self.encoder_tokens_left = 0 if alone else self.encoder_tokens_left - cost
+        self._encoding.add(key)
         self.plan.encode.append((request, index))
         self.plan.encoder_tokens += item.encoder_tokens
         self._obtain(request, index)
         return True
 
-    def _spent(self, encoder_tokens: int, alone: bool) -> Literal["items", "tokens", ""]:
-        if self.encoder_items_left < 1:
-            return "items"
-        return "tokens" if encoder_tokens > self.encoder_tokens_left and not alone else ""
-
     def _claim(self, request: RequestState, index: int, key: Key, num_rows: int) -> bool:
         """Take rows for an output (allocate before compute), unless the draft has them already."""
-        if key in self.claimed:
-            return True
-        if not self._has_rows(request, index, num_rows):
+        entry = self._cached(key)
+        if not self._is_held(key, entry) and not self._has_rows(request, index, num_rows):
             return False
-        self.rows_left -= num_rows
-        self.claimed.add(key)
+        self._take_rows(key, num_rows, entry)
         return True
 
     def _has_rows(self, request: RequestState, index: int, num_rows: int) -> bool:
@@ -116,5 +105,67 @@ class EncoderDraft:
         self.plan.blocked[request] = Blocked("reservation" if reserved else "rows", index, num_rows)
         return False
 
+    def reserve(self, request: RequestState) -> bool:
+        """Keep the rows that the request still misses from all later ones; only the first to ask gets it."""
+        if self._reserved_for is not None:
+            return False
+        self._reserved_for = request
+        self.reserved_rows = self._rows_of(request, self.missing(request))
+        return True
+
+    def charge(self, request: RequestState) -> bool:
+        """Hold every item the request misses, cached or not yet encoded: its whole footprint, or nothing."""
+        missing = [i for i in self.missing(request) if i not in request.holds]
+        rows = self._rows_of(request, missing)
+        if missing and not self._has_rows(request, missing[0], rows):
+            return False
+        for index in missing:
+            key = request.keys[index]
+            entry = self._cached(key)
+            self._take_rows(key, request.items[index].embeds, entry)
+            if entry is not None and entry.ready:
+                self.plan.attached.append((request, index))
+                self._obtain(request, index)
+            else:
+                self.plan.charged.append((request, index))
+        return True
+
+    def _rows_of(self, request: RequestState, indices: list[int]) -> int:
+        """Rows that holding these items would newly take, each key once."""
+        wanted = {request.keys[index]: request.items[index].embeds for index in indices}
+        return sum(rows for key, rows in wanted.items() if not self._is_held(key, self._cached(key)))
+
     def _obtain(self, request: RequestState, index: int) -> None:
         self.missing(request).remove(index)
+
+    def _found(self, request: RequestState) -> list[int]:
+        """Items that this draft attaches or encodes for the request."""
+        return [index for owner, index in (*self.plan.attached, *self.plan.encode) if owner is request]
+
+    def _unencode(self, request: RequestState) -> list[Key]:
+        """Take all of these back; returns their keys, in prompt order."""
+        found = sorted(self._found(request))
+        self.plan.attached = [owner for owner in self.plan.attached if owner[0] is not request]
+        for index in found:
+            if (request, index) in self.plan.encode:
+                self._pass_on(request, index)
+            if index not in request.holds:
+                self._give_rows(request.keys[index], request.items[index].embeds)
+        self._missing.pop(request, None)
+        return [request.keys[index] for index in found]
+
+    def _pass_on(self, request: RequestState, index: int) -> None:
+        """Somebody else who waits for the same output encodes it; if there is nobody, the budget is free again."""
+        plan, key = self.plan, request.keys[index]
+        place = plan.encode.index((request, index))
+        heir = next(((r, i) for r, i in plan.attached if r.keys[i] == key), None)
+        if heir is not None:
+            plan.attached.remove(heir)
+            plan.encode[place] = heir
+            return
+        item = request.items[index]
+        del plan.encode[place]
+        plan.encoder_tokens -= item.encoder_tokens
+        self.encoder_items_left += 1
+        self.encoder_tokens_left += self.state.limits.encoder_cost(item)
+        self._encoding.discard(key)

@@ -5,9 +5,12 @@ from policies.limits import Limits
 from policies.request_state import RequestState
 
 
-def why_never(limits: Limits, request: RequestState) -> str:
-    """Why an engine can never serve the request, in one line with advice; empty if it can."""
-    return text_never(limits, request) or (items_never(limits, request) if request.items else "")
+def why_never(limits: Limits, request: RequestState, *, whole: bool = True) -> str:
+    """Why this engine can never serve the request, in one line with advice; empty if it can.
+
+    `whole`: its policy wants the outputs of all items at once; else only of the one that prefill is at.
+    """
+    return text_never(limits, request) or (_encoder(limits, request, whole) if request.items else "")
 
 
 def text_never(limits: Limits, request: RequestState) -> str:
@@ -32,20 +35,19 @@ def _at_once(limits: Limits, request: RequestState) -> int:
     return request.max_tokens if limits.capacity == "max_utilization" else request.target
 
 
-def items_never(limits: Limits, request: RequestState) -> str:
-    """What the encoder has no room for: an item in an iteration, or all of them in the cache."""
-    largest, most = max(item.encoder_tokens for item in request.items), limits.encoder_max_num_tokens
+def _encoder(limits: Limits, request: RequestState, whole: bool) -> str:
+    largest, most = max(map(limits.encoder_cost, request.items)), limits.encoder_max_num_tokens
     if isinstance(most, int) and largest > most:
         return f"has an item of {largest} encoder tokens and an iteration encodes {most}: raise encoder_max_num_tokens"
-    return rows_never(limits, request)
+    return rows_never(limits, request, whole=whole)
 
 
-def rows_never(limits: Limits, request: RequestState) -> str:
-    """All items are held at one time: their rows, each key once."""
+def rows_never(limits: Limits, request: RequestState, *, whole: bool) -> str:
+    """What the encoder cache has no room for: all items at one time, each key once, or the largest."""
     rows: dict[Key, int] = {}
     for index, (key, item) in enumerate(zip(request.keys, request.items, strict=True)):
         rows[key if limits.encoder_cache_reuse else ("temporary", request.id, index)] = item.embeds
-    needed, held = sum(rows.values()), limits.encoder_cache_rows
+    needed, held = sum(rows.values()) if whole else max(rows.values()), limits.encoder_cache_rows
     if isinstance(held, int) and needed > held:
         return (
             f"needs {needed} rows of encoder output and the cache holds {held}: "

@@ -44,18 +44,13 @@ class HfRows(Policy):
 
     def schedule(self, builder: PlanBuilder) -> None:
         builder.encode_per_request()
-        under_way = [r for r in builder.contexts if r.num_computed_tokens]
+        under_way = [r for r in builder.contexts if r.num_computed_tokens and not _decodes(r)]
         waiting = self._waiting(builder)
         if self.scheduler == "fifo":
-            self._decode(builder)
-            starved = self._prefill(builder, [*under_way, *waiting])
+            starved = self._decode(builder) + self._prefill(builder, [*under_way, *waiting])
         else:
-            starved = self._prefill(builder, under_way)
-            self._decode(builder)
-            starved += self._prefill(builder, waiting)
+            starved = self._prefill(builder, under_way) + self._decode(builder) + self._prefill(builder, waiting)
         self._offload(builder, starved)
-        if not builder.plan:  # what was taken back is used at once where nothing else could run
-            self._prefill(builder, [r for r in starved if r not in builder.plan.preempted])
 
     def _waiting(self, builder: PlanBuilder) -> list[RequestState]:
         """Offloaded and fresh requests in turn; none from an offload on until somebody finishes."""
@@ -67,14 +62,20 @@ class HfRows(Policy):
         offloaded.sort(key=lambda r: r.queued)
         return [r for pair in zip_longest(offloaded, builder.waiting) for r in pair if r is not None]
 
-    def _decode(self, builder: PlanBuilder) -> None:
-        """All decodes, after the newest of those that have no block to grow into were offloaded."""
-        decodes = builder.state.decodes
-        starved = [r for r in decodes if decodes.crosses(r)] if builder.blocks_to_decode > builder.free_blocks else []
-        for request in sorted(starved, key=lambda r: -r.order):
-            if builder.blocks_to_decode > builder.free_blocks and self._may_offload(builder, request):
-                builder.preempt(request)
-        builder.decode()
+    def _decode(self, builder: PlanBuilder) -> list[RequestState]:
+        """The decodes in order, as far as tokens and blocks go; returns those that got no block to grow into."""
+        decodes, paused = builder.state.decodes, [r for r in builder.contexts if _decodes(r)]
+        fit = len(decodes) <= builder.tokens_left and builder.blocks_to_decode <= builder.free_blocks
+        if fit and not paused:
+            builder.decode()
+            return []
+        starved = []
+        for request in sorted([*paused, *decodes], key=lambda r: r.order):
+            if not builder.tokens_left:
+                break
+            if not (builder.prefill(request, 1) if request in paused else builder.decode_one(request)):
+                starved.append(request)
+        return starved
 
     def _prefill(self, builder: PlanBuilder, candidates: Iterable[RequestState]) -> list[RequestState]:
         """One chunk for each that gets rows and blocks; returns the active ones that got no blocks."""
@@ -83,8 +84,6 @@ class HfRows(Policy):
             if not builder.tokens_left or self._spares(builder):
                 break
             active = request.num_computed_tokens > 0
-            if not active and builder.plan.preempted:
-                break
             if not self._start(builder, request) and active:
                 starved.append(request)
         return starved
@@ -106,16 +105,13 @@ class HfRows(Policy):
         return True
 
     def _offload(self, builder: PlanBuilder, starved: list[RequestState]) -> None:
-        """Take the newest of the starved off until the blocks suffice for the others."""
-        needed = {request: self._blocks_needed(builder, request) for request in starved}
+        """Take the newest of the starved off until the blocks suffice for the others in the next iteration."""
+        most = builder.state.max_num_batched_tokens
+        needed = {r: builder.blocks_needed(r, min(r.remaining, most)) for r in starved}
         for request in reversed(starved):
             if sum(needed.values()) > builder.free_blocks and self._may_offload(builder, request):
                 builder.preempt(request)
                 del needed[request]
-
-    def _blocks_needed(self, builder: PlanBuilder, request: RequestState) -> int:
-        chunk = min(request.remaining, builder.state.max_num_batched_tokens)
-        return builder.state.pool.blocks_for(request.num_computed_tokens + chunk) - len(request.blocks)
 
     def _may_offload(self, builder: PlanBuilder, request: RequestState) -> bool:
         """Never the last active one, nor one whose images were encoded: their pixels are gone."""
@@ -123,3 +119,8 @@ class HfRows(Policy):
         active = sum(r not in preempted for r in (*decodes, *builder.contexts) if r.num_computed_tokens)
         active += sum(not r.num_computed_tokens for r, _ in builder.plan.prefill)
         return active > 1 and (self.keep_inputs or not request.num_encodes)
+
+
+def _decodes(request: RequestState) -> bool:
+    """Whether it is a decode that the last iteration left out."""
+    return request.remaining == 1 and request.num_generated > 0

@@ -15,7 +15,8 @@ def hold_early(cache: EncoderCache, plan: IterationPlan) -> list[tuple[RequestSt
     """Hold the attached outputs that are there, before anything is dropped or evicted; returns those still to come."""
     if not plan.attached:
         return []
-    return [owner for owner in plan.attached if owner[0] in plan.preempted or not hold(cache, *owner)]
+    preempted, evicted = plan.preempted, plan.evicted
+    return [(r, i) for r, i in plan.attached if r in preempted or r.keys[i] in evicted or not hold(cache, r, i)]
 
 
 def hold_items(cache: EncoderCache, plan: IterationPlan, late: Owners) -> None:
@@ -48,6 +49,14 @@ def _hold_or_charge(cache: EncoderCache, request: RequestState, index: int) -> N
         request.holds[index] = cache.charge(request.keys[index], request.items[index].embeds)
 
 
+def evict(cache: EncoderCache, plan: IterationPlan) -> None:
+    """What the draft has decided about outputs that nobody holds."""
+    for key in plan.evicted:
+        cache.evict(key)
+    for key in plan.refreshed:
+        cache.refresh(key)
+
+
 def encoded(cache: EncoderCache, plan: IterationPlan, failed: Sequence[RequestState]) -> None:
     """Outputs are there; those of failed requests are not, and whoever else charged them may encode them yet."""
     for request, index in plan.encode:
@@ -64,21 +73,21 @@ def reclaim(cache: EncoderCache, plan: IterationPlan) -> None:
         request.encoded -= {index}
 
 
-def release_passed(cache: EncoderCache, request: RequestState) -> None:
-    """Let go of the items that prefill has passed."""
-    for index in passed(request):
+def release_passed(cache: EncoderCache, request: RequestState, lookahead: int) -> None:
+    """Let go of the items that prefill has passed by `lookahead` tokens."""
+    for index in passed(request, lookahead):
         cache.release(request.holds.pop(index))
 
 
-def passed(request: RequestState) -> list[int]:
-    """The items that prefill has newly passed; from here on they are behind it."""
+def passed(request: RequestState, lookahead: int) -> range:
+    """The items that prefill has newly passed by `lookahead` tokens; from here on they are behind it."""
     first, items = request.next_item, request.items
     for index in range(first, len(items)):
-        if items[index].offset + items[index].length > request.num_computed_tokens:
+        if items[index].offset + items[index].length + lookahead > request.num_computed_tokens:
             break
         request.num_items_ahead -= 1
         request.num_cache_hits += index not in request.encoded
-    return list(range(first, request.next_item))
+    return range(first, request.next_item)
 
 
 def release_used(cache: EncoderCache, plan: IterationPlan) -> None:
@@ -89,6 +98,6 @@ def release_used(cache: EncoderCache, plan: IterationPlan) -> None:
 
 
 def release_all(cache: EncoderCache, request: RequestState) -> None:
-    for entry in request.holds.values():
-        cache.release(entry)
+    for index in sorted(request.holds):
+        cache.release(request.holds[index])
     request.holds.clear()

@@ -31,7 +31,8 @@ class Limits(BaseModel):
     free_gpu_memory_fraction: Annotated[float, Field(gt=0, le=1, strict=False)] = 0.9  # of what is left, for the KV
     capacity: Literal["no_evict", "max_utilization"] = "no_evict"  # reserve to completion, or preempt by recompute
     encoder_max_num_items: Count | Unbounded | None = None  # left out: max_num_seqs
-    encoder_max_num_tokens: Count | Unbounded | None = None  # pre-merger; left out: max_num_batched_tokens
+    encoder_max_num_tokens: Count | Unbounded | None = None  # left out: max_num_batched_tokens
+    encoder_budget_unit: Literal["encoder_tokens", "embeds"] = "encoder_tokens"  # of encoder_max_num_tokens
     encoder_cache_rows: Count | Unbounded | None = None  # rows of encoder output; left out: encoder_cache_max_bytes
     encoder_cache_max_bytes: Annotated[int, Field(ge=0, le=2**50)] = 128 * 2**20  # 128 MiB
     encoder_cache_reuse: bool = True  # keep released outputs for other requests; a budget of 0 bytes says no too
@@ -55,6 +56,10 @@ class Limits(BaseModel):
         asked = {name for name in fixed if name in self.model_fields_set and getattr(self, name) != fixed[name]}
         notes = [f"engine.{name} is {fixed[name]}: this policy's engine knows nothing else" for name in sorted(asked)]
         return self.model_copy(update=dict(fixed)), notes
+
+    def encoder_cost(self, item: MultimodalItem) -> int:
+        """What encoding an item takes of `encoder_max_num_tokens`: what the encoder attends over, or what it yields."""
+        return item.encoder_tokens if self.encoder_budget_unit == "encoder_tokens" else item.embeds
 
     def resolve(
         self, *, largest_item: MultimodalItem | None, row_bytes: int, budgeted: bool, own_rows: int | None = None
@@ -81,12 +86,12 @@ class Limits(BaseModel):
     def _raised_tokens(self, largest: MultimodalItem | None) -> tuple[int | Unbounded, list[str]]:
         """The token budget must let the largest item through, since items are never split."""
         tokens = self.encoder_max_num_tokens or self.max_num_batched_tokens
-        if tokens == "unbounded" or largest is None or 2 * largest.encoder_tokens <= tokens:
+        cost = 0 if largest is None else self.encoder_cost(largest)
+        if tokens == "unbounded" or 2 * cost <= tokens:
             return tokens, []
-        if largest.encoder_tokens <= tokens:
-            return tokens, [] if self.encoder_max_num_tokens else [_one_at_a_time(tokens, largest)]
-        note = f"encoder_max_num_tokens raised from {tokens} to {largest.encoder_tokens}, this scenario's largest item"
-        return largest.encoder_tokens, [note]
+        if cost <= tokens:
+            return tokens, [] if self.encoder_max_num_tokens else [_one_at_a_time(tokens, cost)]
+        return cost, [f"encoder_max_num_tokens raised from {tokens} to {cost}, this scenario's largest item"]
 
     def _own_rows(self, row_bytes: int, own_rows: int) -> int | Unbounded:
         """What the scenario says, as it says it; else what the engine has by itself."""
@@ -109,8 +114,8 @@ class Limits(BaseModel):
         return least, [note]
 
 
-def _one_at_a_time(tokens: int, largest: MultimodalItem) -> str:
+def _one_at_a_time(tokens: int, cost: int) -> str:
     return (
         f"encoder_max_num_tokens is left out, so {tokens} as max_num_batched_tokens: "
-        f"one item of this scenario's largest ({largest.encoder_tokens} tokens) an iteration"
+        f"one item of this scenario's largest ({cost} tokens) an iteration"
     )

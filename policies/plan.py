@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Literal, NamedTuple
 
 from policies.decodes import DecodeCohort
+from policies.encoder_cache import Key
 from policies.request_state import RequestState
 
 
@@ -27,6 +29,13 @@ class IterationPlan:
     num_prefill_tokens = 0
     num_decodes = 0  # set by begin
     context_tokens = 0  # that the decodes attend to; set by begin
+    held_back: Collection[
+        RequestState
+    ] = ()  # decodes that get no token now: they leave the cohort and keep their blocks
+    requeued: Collection[RequestState] = ()  # of `preempted`: go to the head of the waiting queue, the last one first
+    lookahead = 0  # tokens by which prefill has to be past an item before its output is released
+    evicted: Collection[Key] = ()  # outputs dropped from the encoder cache whatever else becomes of the draft
+    refreshed: Collection[Key] = ()  # outputs that count as released just now, in this order
 
     def __init__(self, decode: DecodeCohort | None = None) -> None:
         self.admitted: list[RequestState] = []  # leave the waiting queue, in its order
@@ -37,7 +46,7 @@ class IterationPlan:
         self.encode: list[tuple[RequestState, int]] = []  # items to encode now, in the order of selection
         self.prefill: list[tuple[RequestState, int]] = []  # (request, tokens of this chunk)
         self.kept_blocks: list[tuple[RequestState, int]] = []  # (request, tokens whose KV blocks it takes for later)
-        self.decode = decode  # the running decodes, all of them, or none
+        self.decode = decode  # the running decodes, all that are neither preempted nor held back, or none
         self.blocked: dict[RequestState, Blocked] = {}  # whom an encoder budget or the cache refused, and why
 
     def __bool__(self) -> bool:
@@ -55,13 +64,11 @@ class IterationPlan:
     @property
     def decodes_only(self) -> bool:
         """Nothing but decodes, and no request changes its place: drafted again, it would be the same."""
-        return not (
-            self.prefill
-            or self.encode
-            or self.admitted
-            or self.attached
-            or self.charged
-            or self.preempted
-            or self.reclaimed
-            or self.kept_blocks
-        )
+        if self.prefill or self.encode or self.admitted or self.attached or self.charged:
+            return False
+        return not (self.held_back or self.reclaimed or self.kept_blocks or self.changes_alone)
+
+    @property
+    def changes_alone(self) -> bool:
+        """Whether it changes something even where it runs nothing: drafted again, it would be another."""
+        return bool(self.preempted or self.evicted or self.refreshed)

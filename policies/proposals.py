@@ -21,37 +21,46 @@ def can_start(builder: PlanBuilder) -> list[RequestState]:
     return [*builder.contexts]
 
 
-def propose(builder: PlanBuilder, requests: Iterable[RequestState], unit_size: int | None) -> Chunks:
-    """Chunks in order until the tokens are spent; whoever has no KV blocks for its chunk is passed over.
+def propose(builder: PlanBuilder, requests: Iterable[RequestState], unit_size: int) -> Chunks:
+    """Chunks in order until the tokens are spent, of 0 from there on; without whoever has no KV blocks for it.
 
     They are no more than proposals: the tokens of one whose items then turn out to be missing are nobody's.
     """
     chunks: Chunks = {}
+    left = builder.tokens_left
     for request in requests:
         if request in builder.plan.preempted:
             continue
-        left = builder.tokens_left - sum(tokens for r, tokens in chunks.items() if r not in builder.plan.preempted)
         chunk = whole_units(builder, request, min(left, request.remaining), unit_size)
-        if not chunk:
-            break
-        if _find_blocks(builder, chunks, request, chunk):
-            chunks[request] = chunk
+        if not _find_blocks(builder, chunks, request, chunk):
+            continue
+        chunks[request] = chunk
+        left = left - chunk if chunk else 0
     return {request: chunk for request, chunk in chunks.items() if request not in builder.plan.preempted}
 
 
-def whole_units(builder: PlanBuilder, request: RequestState, num_tokens: int, unit_size: int | None) -> int:
+def whole_units(builder: PlanBuilder, request: RequestState, num_tokens: int, unit_size: int) -> int:
     """All of the request's remaining tokens, or as many whole units as there are in `num_tokens`."""
     if num_tokens == request.remaining:
         return num_tokens
     limits = builder.state.limits
-    unit = min(unit_size or limits.block_size, limits.max_num_batched_tokens)
+    unit = min(unit_size, limits.max_num_batched_tokens)
     return num_tokens // unit * unit if limits.chunked_prefill else 0
 
 
 def _find_blocks(builder: PlanBuilder, chunks: Chunks, request: RequestState, chunk: int) -> bool:
-    """KV blocks for the chunk beside those proposed before; whoever has started takes them from younger requests."""
-    started = bool(request.blocks or request.holds) or builder.ready(request)
-    while started and _short(builder, {**chunks, request: chunk}) and (victims := younger(builder, request)):
+    """KV blocks for the chunk beside those proposed before; whoever has started takes them from younger requests.
+
+    One that gets no tokens may begin to encode where there would be blocks for its chunk.
+    """
+    started = bool(request.blocks or request.holds)
+    if not chunk:
+        first = min(request.remaining, builder.state.max_num_batched_tokens)
+        return started or not _short(builder, {**chunks, request: first})
+    while (started or builder.ready(request)) and _short(builder, {**chunks, request: chunk}):
+        victims = younger(builder, request)
+        if not victims:
+            return False
         builder.preempt(victims[0])
     return not _short(builder, {**chunks, request: chunk})
 

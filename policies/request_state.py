@@ -34,6 +34,7 @@ class RequestState:
     def __init__(self, request: Request) -> None:
         self.request = request
         self.id = request.id
+        self.arrival = request.arrival  # in nanoseconds; whoever serves it may know better
         self.items = request.items
         self.keys: tuple[Key, ...] = tuple(map(self._key, range(len(self.items)))) if self.items else ()
         self.num_items_ahead = len(self.items)  # items that prefill has yet to pass: the last ones of the prompt

@@ -9,7 +9,17 @@ from typing import NamedTuple
 from policies.blocks import KVBlockPool
 from policies.decodes import DecodeCohort
 from policies.encoder_cache import EncoderCache
-from policies.items import encoded, hold_early, hold_items, passed, reclaim, release_all, release_passed, release_used
+from policies.items import (
+    encoded,
+    evict,
+    hold_early,
+    hold_items,
+    passed,
+    reclaim,
+    release_all,
+    release_passed,
+    release_used,
+)
 from policies.limits import Limits
 from policies.plan import IterationPlan
 from policies.request_state import RequestState
@@ -103,8 +113,14 @@ class ServingState:
             self._preempt(plan.preempted)
         if plan.reclaimed:
             reclaim(self.cache, plan)
+        if plan.evicted or plan.refreshed:
+            evict(self.cache, plan)
+        if plan.held_back:
+            self._hold_back(plan)
         if plan.admitted:
             self._admit(plan.admitted)
+        if plan.requeued:
+            self._requeue(plan)
         if plan.encode or plan.attached or plan.charged:
             hold_items(self.cache, plan, late)
         if plan.decode is not None:
@@ -146,6 +162,25 @@ class ServingState:
             request.num_preemptions += 1
             request.num_finished_before = self.num_finished
             self._queue(request)
+        self._in_order()
+
+    def _hold_back(self, plan: IterationPlan) -> None:
+        """Decodes without a token in this iteration are contexts, one token away from their target."""
+        for request in plan.held_back:
+            self.decodes.leave(request)
+            request.target = request.num_computed_tokens + 1
+            self.contexts[request] = None
+        self._in_order()
+        if not self.decodes.members:
+            plan.decode = None
+
+    def _requeue(self, plan: IterationPlan) -> None:
+        for request in plan.requeued:
+            del self.contexts[request]
+            request.order = -1
+            self.waiting.appendleft(request)
+
+    def _in_order(self) -> None:
         self.contexts = dict.fromkeys(sorted(self.contexts, key=lambda r: r.order))
 
     # After it
@@ -165,7 +200,7 @@ class ServingState:
             self.abort(request)
         for request, num_tokens in plan.prefill:
             if request in self.contexts:
-                self._computed(request, num_tokens, emitted, finished)
+                self._computed(request, num_tokens, plan.lookahead, emitted, finished)
         if not self.cache.references:
             release_used(self.cache, plan)
         for request in finished:
@@ -174,15 +209,20 @@ class ServingState:
         return Completed(emitted, finished, failed)
 
     def _computed(
-        self, request: RequestState, num_tokens: int, emitted: list[RequestState], finished: list[RequestState]
+        self,
+        request: RequestState,
+        num_tokens: int,
+        lookahead: int,
+        emitted: list[RequestState],
+        finished: list[RequestState],
     ) -> None:
         request.num_computed_tokens = computed = request.num_computed_tokens + num_tokens
         done = computed == request.target
         if request.holds:
             if not self.cache.references:
-                passed(request)
+                passed(request, 0)
             elif done or self.limits.release == "progressive":
-                release_passed(self.cache, request)
+                release_passed(self.cache, request, 0 if done else lookahead)
         if done:
             request.num_generated += 1
             del self.contexts[request]

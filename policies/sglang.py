@@ -51,8 +51,6 @@ class Sglang(Policy):
         self._prefill(builder)
         if not (builder.plan.prefill or self.enable_mixed_chunk):
             self._decode(builder)
-        if not builder.plan:  # all were retracted
-            self._prefill(builder)
 
     def _prefill(self, builder: PlanBuilder) -> None:
         """The chunked request, of which there is one, then whoever has blocks for prompt and answer."""

@@ -25,29 +25,27 @@ class TrtChunkDemand(Policy):
     kind: Literal["trt_chunk_demand"] = "trt_chunk_demand"
     source: ClassVar[str] = "TensorRT-LLM, chunk-demand scheduling of multimodal encoder items (review)"
     fixed: ClassVar[Mapping[str, Any]] = {"release": "progressive"}
-    chunk_unit_size: Annotated[int, Field(ge=1)] | None = None  # tokens; chunks but the last are multiples of it; left
-    # out: block_size
+    chunk_unit_size: Annotated[int, Field(ge=1)] = 1  # tokens; chunks but the last of a prompt are multiples of it
     encoder_scheduling_policy: Literal["DEFAULT", "EAGER"] = "DEFAULT"  # whole requests where that is possible, or what
     # the chunks need, and with what the budgets then have left whatever comes next
+    use_kv_cache_manager_v2: bool = False  # its scheduler is of one piece: what the chunks need, never whole requests
+    mended: bool = (
+        False  # without the fault that a chunk cut short before an item comes to less than a unit, so to none
+    )
 
     def why_never(self, limits: Limits, request: RequestState) -> str:
         """A single item must fit the cache, and all of them where a prompt is computed in one piece."""
         never = text_never(limits, request)
-        if never or not limits.chunked_prefill:
-            return never or rows_never(limits, request)
-        largest = max((item.embeds for item in request.items), default=0)
-        if isinstance(limits.encoder_cache_rows, int) and largest > limits.encoder_cache_rows:
-            return (
-                f"has an item of {largest} rows of encoder output and the cache holds {limits.encoder_cache_rows}: "
-                "raise encoder_cache_rows or encoder_cache_max_bytes"
-            )
-        return ""
+        if never or not request.items:
+            return never
+        return rows_never(limits, request, whole=not limits.chunked_prefill)
 
     def schedule(self, builder: PlanBuilder) -> None:
         admit_in_order(builder)
         requests = can_start(builder)
         builder.decode()
-        chunks = propose(builder, requests, self.chunk_unit_size)
+        proposed = propose(builder, requests, self.chunk_unit_size)
+        chunks = {request: chunk for request, chunk in proposed.items() if chunk}
         first = next((request for request in chunks if builder.missing(request)), None)
         whole = first is not None and self._fits_whole(builder, first)
         for request, chunk in chunks.items():
@@ -67,8 +65,10 @@ class TrtChunkDemand(Policy):
         Where a prompt is computed in one piece there is no other way, so items gather over several iterations.
         """
         state, ahead = builder.state, range(request.next_item, len(request.items))
-        if self.encoder_scheduling_policy == "EAGER" or not state.limits.chunked_prefill:
-            return self.encoder_scheduling_policy == "DEFAULT"
+        if self.encoder_scheduling_policy == "EAGER" or self.use_kv_cache_manager_v2:
+            return False
+        if not state.limits.chunked_prefill:
+            return True
         rows = {request.keys[i]: request.items[i].embeds for i in ahead}
         missing = {request.keys[i]: request.items[i] for i in builder.missing(request)}
         tokens = [item.encoder_tokens for key, item in missing.items() if not ((e := state.cache.get(key)) and e.ready)]
@@ -84,10 +84,14 @@ class TrtChunkDemand(Policy):
         needed = [i for i in builder.missing(request) if items[i].offset < start + chunk]
         while chunk and not self._obtain(builder, request, needed, beyond=chunk):
             refused = builder.plan.blocked[request].item
-            chunk = whole_units(builder, request, items[refused].offset - start, self.chunk_unit_size)
+            chunk = self._cut(builder, request, items[refused].offset - start)
             needed = [i for i in needed if items[i].offset < start + chunk]
         if chunk:
             builder.prefill(request, chunk)
+
+    def _cut(self, builder: PlanBuilder, request: RequestState, num_tokens: int) -> int:
+        whole = whole_units(builder, request, num_tokens, self.chunk_unit_size)
+        return whole or (num_tokens if self.mended and builder.state.limits.chunked_prefill else 0)
 
     def _obtain(self, builder: PlanBuilder, request: RequestState, indices: list[int], *, beyond: int) -> bool:
         """All of the items, with rows taken back from others or from beyond this chunk as need be; or none."""

@@ -21,8 +21,7 @@ class TrtMain(Policy):
 
     kind: Literal["trt_main"] = "trt_main"
     source: ClassVar[str] = "TensorRT-LLM main, MultimodalScheduler and TensorLRUCache, on KV cache manager V2"
-    chunk_unit_size: Annotated[int, Field(ge=1)] | None = None  # tokens; chunks but the last are multiples of it; left
-    # out: block_size
+    chunk_unit_size: Annotated[int, Field(ge=1)] = 1  # tokens; chunks but the last of a prompt are multiples of it
     encoder_scheduling_policy: Literal["DEFAULT", "EAGER"] = "DEFAULT"  # EAGER: requests without KV blocks encode too
 
     def schedule(self, builder: PlanBuilder) -> None:
@@ -34,7 +33,7 @@ class TrtMain(Policy):
         chunks = propose(builder, self._in_order(builder, requests), self.chunk_unit_size)
         started = self._encode(builder, [r for r in builder.contexts if r in chunks])
         for request, chunk in chunks.items():
-            if builder.ready(request):
+            if chunk and builder.ready(request):
                 builder.prefill(request, chunk)
             elif request in started:
                 builder.keep_blocks(request, chunk)

@@ -111,6 +111,9 @@ class Engine:
                     recorder.completed(completed, outcome, start)
                 if outcome.failed and self.end_when_out_of_memory:
                     raise OutOfMemoryError(outcome.reason)
+            elif plan.changes_alone:
+                recorder.planned(plan, start)
+                state.begin(plan)
             else:
                 self._idle = env.event()
                 yield self._idle

@@ -30,6 +30,8 @@ class PlanLine(BaseModel):
     iteration: Whole
     admitted: list[Whole] = []
     preempted: list[Whole] = []
+    held_back: list[Whole] = []  # decodes that get no token
+    requeued: list[Whole] = []  # of the preempted
     attached: list[tuple[Whole, Whole]] = []
     charged: list[tuple[Whole, Whole]] = []
     reclaimed: list[tuple[Whole, Whole]] = []
@@ -74,6 +76,8 @@ class PlanLines:
             iteration=number,
             admitted=[request.id for request in plan.admitted],
             preempted=[request.id for request in plan.preempted],
+            held_back=[request.id for request in plan.held_back],
+            requeued=[request.id for request in plan.requeued],
             attached=_items(plan.attached),
             charged=_items(plan.charged),
             reclaimed=_items(plan.reclaimed),

@@ -30,9 +30,10 @@ class Recorder:
         self.decisions.add(plan, self.iterations.num_iterations)
         if plan.admitted:
             for request in served(plan.admitted):
-                request.admitted = now
-        if plan.preempted:
-            for request in served(plan.preempted):
+                if request.admitted < 0:  # who is sent back to the queue has been active before
+                    request.admitted = now
+        if plan.preempted or plan.held_back:
+            for request in served([*plan.preempted, *plan.held_back]):
                 if request.joined >= 0:
                     self.requests.close_segment(request, self.iterations.decode_steps)
 

@@ -12,8 +12,7 @@ def blockers(state: ServingState, policy: Policy) -> dict[RequestState, str]:
     builder = PlanBuilder(state, 0)
     policy.schedule(builder)
     blocked = builder.plan.blocked
-    known = (*builder.contexts, *state.waiting)
-    reasons = {r: _blocked(state, builder, r, blocked[r]) for r in known if r in blocked}
+    reasons = {r: _blocked(state, builder, r, blocked[r]) for r in (*builder.contexts, *state.waiting) if r in blocked}
     for request in builder.contexts:  # those whom this draft would admit included
         reasons.setdefault(request, _unblocked(builder, request))
     for request in (*state.contexts, *state.decodes):  # whose blocks would be taken back, and it would not be enough
@@ -37,8 +36,9 @@ def _queued(builder: PlanBuilder, request: RequestState) -> str:
 def _blocked(state: ServingState, builder: PlanBuilder, request: RequestState, blocked: Blocked) -> str:
     item = request.items[blocked.item]
     if blocked.why in ("items", "tokens"):
+        cost = state.limits.encoder_cost(item)
         left = builder.encoder_items_left if blocked.why == "items" else builder.encoder_tokens_left
-        return f"waits for encoder {blocked.why}: item {blocked.item} has {item.encoder_tokens} tokens, {left} left"
+        return f"waits for encoder {blocked.why}: item {blocked.item} costs {cost}, {left} left"
     others = _holders(state, request)
     reserved = f", {builder.reserved_rows} reserved for another" if blocked.why == "reservation" else ""
     return (

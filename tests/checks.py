@@ -45,7 +45,6 @@ def _check_rows(state: ServingState, requests: list[RequestState]) -> None:
         assert cache.entries.get(entry.key) is entry, "a held entry was evicted"
         assert entry.key == r.keys[index] and index >= r.next_item
     assert not any(r.holds for r in (*state.waiting, *state.decodes.members))
-    assert cache.references or all(entry.ready for entry in cache) or holders, "an output is written and nobody reads"
     for entry in cache:
         assert entry.num_holds == sum(held is entry for held, _, _ in holders)
         assert entry.rows is None or len(entry.rows) == entry.num_rows
@@ -107,6 +106,7 @@ def content(plan: IterationPlan) -> Any:
     lists = (plan.admitted, plan.preempted, plan.attached, plan.charged, plan.reclaimed, plan.encode, plan.prefill)
     lists += (plan.kept_blocks,)
     named = [[(e[0].id, e[1]) if isinstance(e, tuple) else e.id for e in entries] for entries in lists]
+    named += [[r.id for r in plan.held_back], [r.id for r in plan.requeued], [*plan.evicted], [*plan.refreshed]]
     blocked = {r.id: tuple(why) for r, why in plan.blocked.items()}
     return named, plan.decode is not None, blocked, plan.encoder_tokens, plan.num_prefill_tokens
 
@@ -115,6 +115,7 @@ class CheckedState(ServingState):
     """Checks every plan that is begun, and itself after everything that happens to it."""
 
     completing = False
+    cuts_prompts = False  # a prompt may be computed in parts without chunked prefill
 
     def begin(self, plan: IterationPlan) -> None:
         self._check_budgets(plan)
@@ -144,13 +145,15 @@ class CheckedState(ServingState):
         assert not request.blocks and not request.holds
 
     def _check_budgets(self, plan: IterationPlan) -> None:
-        decodes = len(set(self.decodes.members) - set(plan.preempted)) if plan.decode is not None else 0
+        left_out = {*plan.preempted, *plan.held_back}
+        decodes = len(set(self.decodes.members) - left_out) if plan.decode is not None else 0
+        assert decodes or plan.decode is None, "a cohort of nobody runs"
         assert sum(tokens for _, tokens in plan.prefill) + decodes <= self.max_num_batched_tokens
         assert len(plan.encode) <= self.encoder_max_num_items
-        tokens = sum(r.items[i].encoder_tokens for r, i in plan.encode)
-        assert tokens <= self.encoder_max_num_tokens or len(plan.encode) == 1  # if it may be larger at all, it is alone
+        cost = sum(self.limits.encoder_cost(r.items[i]) for r, i in plan.encode)
+        assert cost <= self.encoder_max_num_tokens or len(plan.encode) == 1  # if it may be larger at all, it is alone
         assert all(tokens > 0 for _, tokens in plan.prefill)
-        if not self.limits.chunked_prefill:
+        if not self.limits.chunked_prefill and not self.cuts_prompts:
             assert all(r.num_computed_tokens == 0 and tokens == r.target for r, tokens in plan.prefill)
         if self.limits.capacity == "no_evict":
             assert not plan.preempted
@@ -161,6 +164,7 @@ class CheckedState(ServingState):
         for key in keys:
             entry = self.cache.get(key)
             leaving = sum(key in (e.key for e in r.holds.values()) for r in plan.preempted)
+            leaving = leaving or key in plan.evicted
             assert entry is None or entry.pending or leaving, "a resident item is encoded again"
         for r in {r for r, _ in plan.encode}:
             order = [i for owner, i in plan.encode if owner is r]

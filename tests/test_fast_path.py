@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from rules import POLICIES, Sized, limits, request
 from servers import Served, SmallBackend, serve
-from small_loads import Load, loads, unlimited
+from small_loads import Load, loads, resolved
 
 from sim import Run, Scenario, run
 
@@ -160,7 +160,7 @@ def test_paths_agree_on_random_scenarios(
 @given(load=loads())
 def test_paths_agree_on_random_small_loads(policy: str, load: Load) -> None:
     """Tiny blocks, tiny budgets, cancellations between any two iterations, stalls."""
-    load = unlimited(load, policy)
+    load = resolved(load, policy)
     quick, slow = (
         serve(load.requests, policy, load.limits, cancels=load.cancels, fast_path=fast_path)
         for fast_path in (True, False)

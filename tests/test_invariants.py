@@ -7,19 +7,21 @@ import pytest
 from checks import assert_clean, everyone
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from rules import POLICIES, Desk, Sized, limits, request
+from rules import EVERY, Desk, Sized, limits, request
 from servers import Served, SmallBackend, serve
-from small_loads import Load, loads, unlimited
+from small_loads import Load, loads, resolved
 
 from sim.itl import pooled_itl
 
 RANDOM = settings(max_examples=80, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
 PARTS = ["preparation", "queue_wait", "encode", "prefill", "reservation_wait", "encoder_budget_wait", "other"]
-every_policy = pytest.mark.parametrize("policy", POLICIES)
+# Faults of engines: who has encoded is never offloaded, so all may wait for blocks (46); chunks of less than a unit (9)
+MAY_STALL = ("hf_rows", "hf_rows, prompts first", "trt_chunk_demand, in units")
+every_policy = pytest.mark.parametrize("policy", EVERY)
 
 
 def served(load: Load, policy: str, fast_path: bool = True, fails: frozenset[tuple[str, str]] = frozenset()) -> Served:
-    load = unlimited(load, policy)
+    load = resolved(load, policy)
     backend = SmallBackend(prefill_token=7_001, encode_token=13_003, fails=fails)
     return serve(load.requests, policy, load.limits, cancels=load.cancels, backend=backend, fast_path=fast_path)
 
@@ -56,7 +58,8 @@ def assert_answers_are_whole(run: Served) -> None:
     for id in done.index[done["num_preemptions"] == 0]:
         answered = run.requests[id]
         assert answered.num_encodes == sum(owner == id for owner, _ in run.encoded())
-        assert answered.num_encodes <= len(set(answered.keys))
+        # outputs that nobody holds between chunks, or that are taken back, are encoded again
+        assert answered.num_encodes <= len(set(answered.keys)) or run.policy.kind in ("sglang", "trt_chunk_demand")
 
 
 def assert_times_are_in_order(run: Served) -> None:
@@ -81,8 +84,9 @@ def assert_iterations_follow_one_another(run: Served) -> None:
     assert (end > start).all() and (start[1:] >= end[:-1]).all()
     assert table["num_prefill_tokens"].sum() == sum(tokens for step in run.steps for _, tokens in step.prefill)
     assert (table["kv_blocks_used"] <= state.pool.num_blocks).all()
-    assert (table["encoder_rows_held"] <= state.encoder_cache_rows).all()
-    assert (table["encoder_rows_resident"] <= state.encoder_cache_rows).all()
+    if state.cache.references:  # else what an iteration reads is beside what the cache keeps
+        assert (table["encoder_rows_held"] <= state.encoder_cache_rows).all()
+        assert (table["encoder_rows_resident"] <= state.encoder_cache_rows).all()
     assert (table["num_running"] <= state.max_num_seqs).all()
 
 
@@ -93,14 +97,14 @@ def assert_everybody_can_leave(run: Served) -> None:
     assert_clean(run.state)
 
 
-@pytest.mark.parametrize("policy", ["unbudgeted", "footprint"])
+@pytest.mark.parametrize("policy", ["unbudgeted", "footprint", "trt_main", "sglang", "hf_rows, inputs kept"])
 @RANDOM
 @given(load=loads(cancelled=False))
 def test_no_livelock_and_no_stall_where_there_is_no_reason_for_one(policy: str, load: Load) -> None:
     assert set(served(load, policy).status.values()) == {"finished"}
 
 
-@every_policy
+@pytest.mark.parametrize("policy", [name for name in EVERY if name not in MAY_STALL])
 @settings(RANDOM, max_examples=40)
 @given(load=loads(cancelled=False, capacity="max_utilization", encoder_cache_rows=100))
 def test_preemption_alone_stalls_nobody(policy: str, load: Load) -> None:
