@@ -29,9 +29,8 @@ class TrtChunkDemand(Policy):
     encoder_scheduling_policy: Literal["DEFAULT", "EAGER"] = "DEFAULT"  # whole requests where that is possible, or what
     # the chunks need, and with what the budgets then have left whatever comes next
     use_kv_cache_manager_v2: bool = False  # its scheduler is of one piece: what the chunks need, never whole requests
-    mended: bool = (
-        False  # without the fault that a chunk cut short before an item comes to less than a unit, so to none
-    )
+    mended: bool = False  # without two faults: a chunk that is cut short to less than a unit is none at all; and V2's
+    # scheduler lets go of what it encoded for a prompt of one piece where an iteration cannot encode all of it
 
     def why_never(self, limits: Limits, request: RequestState) -> str:
         """A single item must fit the cache, and all of them where a prompt is computed in one piece."""
@@ -65,10 +64,11 @@ class TrtChunkDemand(Policy):
         Where a prompt is computed in one piece there is no other way, so items gather over several iterations.
         """
         state, ahead = builder.state, range(request.next_item, len(request.items))
-        if self.encoder_scheduling_policy == "EAGER" or self.use_kv_cache_manager_v2:
+        gathers = not state.limits.chunked_prefill
+        if self.encoder_scheduling_policy == "EAGER" or (self.use_kv_cache_manager_v2 and not self.mended):
             return False
-        if not state.limits.chunked_prefill:
-            return True
+        if gathers or self.use_kv_cache_manager_v2:
+            return gathers
         rows = {request.keys[i]: request.items[i].embeds for i in ahead}
         missing = {request.keys[i]: request.items[i] for i in builder.missing(request)}
         tokens = [item.encoder_tokens for key, item in missing.items() if not ((e := state.cache.get(key)) and e.ready)]

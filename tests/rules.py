@@ -29,6 +29,7 @@ VARIANTS: dict[str, Policy] = {  # options that change what a policy does
     "trt_main, eager": TrtMain(encoder_scheduling_policy="EAGER", chunk_unit_size=3),
     "trt_chunk_demand, eager": TrtChunkDemand(encoder_scheduling_policy="EAGER"),
     "trt_chunk_demand, in units": TrtChunkDemand(chunk_unit_size=3),
+    "trt_chunk_demand, v2": TrtChunkDemand(use_kv_cache_manager_v2=True),
     "trt_chunk_demand, mended": TrtChunkDemand(chunk_unit_size=3, mended=True, use_kv_cache_manager_v2=True),
 }
 EVERY = POLICIES | VARIANTS

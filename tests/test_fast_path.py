@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
-from rules import POLICIES, Sized, limits, request
+from rules import EVERY, POLICIES, Sized, limits, request
 from servers import Served, SmallBackend, serve
 from small_loads import Load, loads, resolved
 
@@ -155,7 +155,7 @@ def test_paths_agree_on_random_scenarios(
     assert_paths_agree(scenario(policy, arrivals, seed, engine=engine, clients={"timeout": timeout}))
 
 
-@every_policy
+@pytest.mark.parametrize("policy", EVERY)
 @settings(RANDOM, max_examples=60)
 @given(load=loads())
 def test_paths_agree_on_random_small_loads(policy: str, load: Load) -> None:
