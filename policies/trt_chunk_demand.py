@@ -48,12 +48,15 @@ class TrtChunkDemand(Policy):
         first = next((request for request in chunks if builder.missing(request)), None)
         whole = first is not None and self._fits_whole(builder, first)
         for request, chunk in chunks.items():
+            attempt = builder.attempt()
             if not whole:
                 self._demand(builder, request, chunk)
-            elif self._obtain(builder, request, builder.missing(request), beyond=chunk):
+            elif self._obtain(builder, request, builder.missing(request), whole=True):
                 builder.prefill(request, chunk)
-            elif request is first and not builder.state.limits.chunked_prefill:
-                encode_in_prompt_order(builder, request)
+            else:
+                attempt.undo()
+                if request is first and not builder.state.limits.chunked_prefill:
+                    encode_in_prompt_order(builder, request)
         if self.encoder_scheduling_policy == "EAGER":
             for request in builder.contexts:
                 encode_in_prompt_order(builder, request)
@@ -81,33 +84,37 @@ class TrtChunkDemand(Policy):
     def _demand(self, builder: PlanBuilder, request: RequestState, chunk: int) -> None:
         """A chunk with the items that it needs, or one that ends before the first that cannot be had."""
         start, items = request.num_computed_tokens, request.items
-        needed = [i for i in builder.missing(request) if items[i].offset < start + chunk]
-        while chunk and not self._obtain(builder, request, needed, beyond=chunk):
-            refused = builder.plan.blocked[request].item
+        while chunk:
+            attempt = builder.attempt()
+            needed = [i for i in builder.missing(request) if items[i].offset < start + chunk]
+            if self._obtain(builder, request, needed) and builder.prefill(request, chunk):
+                return
+            refused = builder.missing(request)[0]  # or taken back from itself, for an earlier one
+            attempt.undo()
             chunk = self._cut(builder, request, items[refused].offset - start)
-            needed = [i for i in needed if items[i].offset < start + chunk]
-        if chunk:
-            builder.prefill(request, chunk)
 
     def _cut(self, builder: PlanBuilder, request: RequestState, num_tokens: int) -> int:
         whole = whole_units(builder, request, num_tokens, self.chunk_unit_size)
         return whole or (num_tokens if self.mended and builder.state.limits.chunked_prefill else 0)
 
-    def _obtain(self, builder: PlanBuilder, request: RequestState, indices: list[int], *, beyond: int) -> bool:
-        """All of the items, with rows taken back from others or from beyond this chunk as need be; or none."""
-        attempt, end = builder.attempt(), request.num_computed_tokens + beyond
+    def _obtain(self, builder: PlanBuilder, request: RequestState, indices: list[int], *, whole: bool = False) -> bool:
+        """One item after the other, with rows taken back as need be: all of them, or as far as it goes.
+
+        Of a request that is wanted `whole`, nothing is taken back for its own sake.
+        """
         for index in [*indices]:
-            victims = self._victims(builder, request, end)
+            victims = self._victims(builder, request, None if whole else index)
             while not builder.encode(request, index, alone=True):
                 short = builder.plan.blocked[request].why == "rows"
                 if not short or not any(builder.reclaim(*victim) for victim in victims):
-                    attempt.undo()
                     return False
         return True
 
-    def _victims(self, builder: PlanBuilder, request: RequestState, end: int) -> Iterator[tuple[RequestState, int]]:
-        """Items that requests hold: the newest request first, of each the last item first; its own beyond `end`."""
+    def _victims(
+        self, builder: PlanBuilder, request: RequestState, own_after: int | None
+    ) -> Iterator[tuple[RequestState, int]]:
+        """Items that requests hold: the newest request first, of each the last item first."""
         for holder in reversed(builder.contexts):
             for index in sorted(holder.holds, reverse=True):
-                if holder is not request or holder.items[index].offset >= end:
+                if holder is not request or (own_after is not None and index > own_after):
                     yield holder, index
