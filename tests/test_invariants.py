@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from checks import assert_clean, everyone
+from checks import assert_clean, content, everyone
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from rules import EVERY, Desk, Sized, limits, request
@@ -142,6 +142,7 @@ def test_asking_and_being_refused_change_nothing() -> None:
         left = (builder.encoder_items_left, builder.encoder_tokens_left, builder.rows_left, builder.reserved_rows)
         plan = builder.plan
         lists = (plan.admitted, plan.preempted, plan.attached, plan.charged, plan.encode, plan.prefill)
+        lists += (plan.reclaimed, plan.kept_blocks)
         return (*left, builder.free_blocks, builder.tokens_left, [list(entries) for entries in lists], plan.decode)
 
     assert builder.admit(first) and builder.encode(first, 0)
@@ -153,6 +154,37 @@ def test_asking_and_being_refused_change_nothing() -> None:
     assert not builder.prefill(first, 8)  # past the second item
     assert not builder.prefill(first, 0)
     assert not builder.prefill(second, 9)  # 3 blocks of 2
+    assert not builder.keep_blocks(second, 9)
+    assert not builder.encode_all(first, [1])
+    assert not builder.has_room(first)
+    assert not builder.reclaim(first, 0)  # it is no output yet
+    assert not builder.completes(first)
     assert not builder.decode()
     assert builder.missing(first) == [1] and not builder.ready(first)
     assert books() == before
+
+
+def test_an_attempt_that_is_undone_has_taken_nothing() -> None:
+    """An item that is there, one of another to be encoded, rows taken back from a third, and a chunk."""
+    desk = Desk("fcfs", limits(encoder_cache_rows=6, num_kv_blocks=9, block_size=4))
+    first, second = desk.submit(request(0, [Sized(1, 3, "a"), Sized(1, 4)], text=2), request(1, [Sized(1, 3, "b")]))
+    builder = desk.builder()
+    assert builder.admit(first) and builder.admit(second) and builder.encode(first, 0) and builder.encode(second, 0)
+    desk.state.begin(builder.plan)
+    desk.state.complete(builder.plan)
+    (third,) = desk.submit(request(2, [Sized(1, 3, "a")]))
+    builder, untouched = desk.builder(), desk.builder()
+    for drafted in (builder, untouched):
+        assert drafted.missing(first) == [1] and drafted.missing(third) == [0] and not drafted.missing(second)
+        assert not drafted.encode(first, 1)  # stays written down as refused
+    attempt = builder.attempt()
+    assert builder.attach(third, 0) and builder.prefill(third, 4)
+    assert not builder.reclaim(first, 0)  # the third holds it too now
+    assert builder.reclaim(second, 0) and not builder.reclaim(second, 0) and builder.missing(second) == [0]
+    assert not builder.encode(second, 0)  # nor does its owner get it back
+    attempt.undo()
+    builder.plan.blocked.pop(second)
+    assert content(builder.plan) == content(untouched.plan) and builder.missing(second) == []
+    for name in ("rows_left", "free_blocks", "tokens_left", "encoder_items_left", "encoder_tokens_left", "_claims"):
+        assert getattr(builder, name) == getattr(untouched, name)
+    assert builder.reclaim(second, 0) and not builder.encode(first, 1)  # 3 rows of 4
