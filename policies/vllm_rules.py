@@ -85,10 +85,11 @@ class VllmRules(Policy):
 
     def _start(self, builder: PlanBuilder) -> None:
         """From the queue, until one cannot start."""
-        for request in self._queue(builder):
+        chunked = builder.state.limits.chunked_prefill
+        for request in self._queue(builder) if builder.has_seats else ():
             if not (builder.has_seats and builder.tokens_left):
                 return
-            if request.remaining > builder.tokens_left and not builder.state.limits.chunked_prefill:
+            if self._wanted(builder, request) > builder.tokens_left and not chunked:
                 return
             tokens = self._chunk(builder, request)
             reserved = request.remaining if self.scheduler_reserve_full_isl else tokens
@@ -100,10 +101,7 @@ class VllmRules(Policy):
 
     def _chunk(self, builder: PlanBuilder, request: RequestState) -> int:
         """Tokens that the request could prefill now, its items taken; 0 and nothing taken where it cannot."""
-        tokens = min(request.remaining, builder.tokens_left)
-        threshold, state = self.long_prefill_token_threshold, builder.state
-        if 0 < threshold < tokens and state.num_active + len(state.waiting) > 1:
-            tokens = threshold
+        tokens = min(self._wanted(builder, request), builder.tokens_left)
         if self.mended:
             tokens = self._encode_up_to(builder, request, self._aligned(request, tokens))
         else:
@@ -111,6 +109,13 @@ class VllmRules(Policy):
         if not tokens:
             builder.unschedule(request)
         return tokens
+
+    def _wanted(self, builder: PlanBuilder, request: RequestState) -> int:
+        """All its tokens; not so many that others would wait long, if there are others."""
+        threshold, state = self.long_prefill_token_threshold, builder.state
+        if 0 < threshold < request.remaining and state.num_active + len(state.waiting) > 1:
+            return threshold
+        return request.remaining
 
     def _aligned(self, request: RequestState, tokens: int) -> int:
         """A chunk that is not the last ends at a multiple.
