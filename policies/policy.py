@@ -7,6 +7,7 @@ from pydantic import BaseModel, ConfigDict
 
 from policies.builder import PlanBuilder
 from policies.limits import Limits
+from policies.serving import QueueKey
 from workloads.request import MultimodalItem
 
 FOREVER = 2**62  # nanoseconds
@@ -27,6 +28,11 @@ class Policy(BaseModel, ABC):
     ) -> tuple[Limits, list[str]]:
         """The limits as this policy's engine fills them in, and what had to be changed, one line each."""
         return limits.resolve(largest_item=largest_item, row_bytes=row_bytes, budgeted=self.budgeted)
+
+    @property
+    def queue_key(self) -> QueueKey | None:
+        """What the waiting queue is sorted by; None: requests wait in the order in which they leave the front end."""
+        return None
 
     @abstractmethod
     def schedule(self, builder: PlanBuilder) -> None:

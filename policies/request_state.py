@@ -40,6 +40,7 @@ class RequestState:
         self.max_tokens = request.prompt_tokens + request.output_tokens - 1  # the last token is never written to the KV
         self.blocks = no_blocks()  # its block table
         self.holds: dict[int, EncoderEntry] = {}  # item index -> its entry in the encoder cache
+        self.held: set[int] = set()  # the same indices: what is released together goes in this set's order, as in vLLM
 
     def _key(self, index: int) -> Key:
         """Content keys carry modality and size, so that a key used again for another picture finds no wrong rows.
