@@ -231,10 +231,18 @@ def test_45_a_preempted_request_resumes_from_the_start(policy: str, mended: bool
 
 @every_vllm
 def test_45_what_the_preempted_held_can_be_evicted_for_others(policy: str) -> None:
-    """A sibling: 1 gives up its image in the middle of it, and the rows go to 0's next one in that very draft."""
-    tight = limits(block_size=1, num_kv_blocks=26, max_num_batched_tokens=10, max_num_seqs=3, encoder_cache_rows=8)
-    desk = Desk(vllm(policy, scheduler_reserve_full_isl=False), tight)
-    desk.submit(request(0, text=2, output=30, priority=0), request(1, [Sized(1, 8, "k")], text=20, priority=1))
-    taken = desk.steps()
-    assert any(step.preempted == (1,) for step in taken)
-    assert desk.state.cache.held_rows == 0
+    """A sibling: 0 needs a block, 2 gives up its image in the middle of it, and 1 has its rows in that very draft."""
+    options = {"scheduler_reserve_full_isl": False, "long_prefill_token_threshold": 3}
+    tight = limits(block_size=1, num_kv_blocks=15, max_num_batched_tokens=10, encoder_cache_rows=8)
+    desk = Desk(vllm(policy, **options), tight)
+    desk.submit(
+        request(0, text=2, output=5),
+        request(1, [Sized(1, 8)], offsets=[6]),
+        request(2, [Sized(1, 8)], text=2, priority=1),
+    )
+    assert desk.step() == Step(encode=((2, 0),), prefill=((0, 2), (1, 3), (2, 3)))
+    assert desk.step() == Step(prefill=((1, 3), (2, 3)), decodes=(0,))
+    assert desk.step() == Step(encode=((1, 0),), prefill=((1, 3),), decodes=(0,), preempted=(2,))
+    assert desk.state.cache.num_evictions == 1
+    desk.steps()
+    assert not desk.state.waiting and not desk.state.num_active
