@@ -18,7 +18,7 @@ class PlanBuilder(Together):
         self.now = now  # nanoseconds: all that a policy knows of time
         self.tokens_left = state.max_num_batched_tokens
         self.free_blocks = len(state.pool.free)
-        self.waiting = state.waiting  # not admitted yet, in the order in which they left the front end
+        self.waiting = state.waiting  # not admitted yet, in the order in which they left the front end, or the policy's
         self.contexts = [*state.contexts]  # active, not decoding yet, newly admitted ones included; first come first
         self._seats = state.max_num_seqs - len(state.contexts) - len(state.decodes.members)
 

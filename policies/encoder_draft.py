@@ -38,6 +38,15 @@ class EncoderDraft(RowDraft):
         """Whether every item is there when this iteration's prefill begins (encoding comes before it)."""
         return not request.num_items_ahead or not self.missing(request)
 
+    def namesake(self, key: Key) -> Key | None:
+        """Another output, cached or encoded in this draft, with that modality and content key but not of that size."""
+        if key[0] == "temporary":
+            return None
+        for other in (*self.state.cache.entries, *self._encoding):
+            if other[:2] == key[:2] and other != key and (other in self._encoding or self._cached(other)):
+                return other
+        return None
+
     def attach(self, request: RequestState, index: int) -> bool:
         """Hold an output that is there already, or being encoded in this draft: no budget is spent."""
         key, num_rows = request.keys[index], request.items[index].embeds
@@ -137,35 +146,3 @@ class EncoderDraft(RowDraft):
 
     def _obtain(self, request: RequestState, index: int) -> None:
         self.missing(request).remove(index)
-
-    def _found(self, request: RequestState) -> list[int]:
-        """Items that this draft attaches or encodes for the request."""
-        return [index for owner, index in (*self.plan.attached, *self.plan.encode) if owner is request]
-
-    def _unencode(self, request: RequestState) -> list[Key]:
-        """Take all of these back; returns their keys, in prompt order."""
-        found = sorted(self._found(request))
-        self.plan.attached = [owner for owner in self.plan.attached if owner[0] is not request]
-        for index in found:
-            if (request, index) in self.plan.encode:
-                self._pass_on(request, index)
-            if index not in request.holds:
-                self._give_rows(request.keys[index], request.items[index].embeds)
-        self._missing.pop(request, None)
-        return [request.keys[index] for index in found]
-
-    def _pass_on(self, request: RequestState, index: int) -> None:
-        """Somebody else who waits for the same output encodes it; if there is nobody, the budget is free again."""
-        plan, key = self.plan, request.keys[index]
-        place = plan.encode.index((request, index))
-        heir = next(((r, i) for r, i in plan.attached if r.keys[i] == key), None)
-        if heir is not None:
-            plan.attached.remove(heir)
-            plan.encode[place] = heir
-            return
-        item = request.items[index]
-        del plan.encode[place]
-        plan.encoder_tokens -= item.encoder_tokens
-        self.encoder_items_left += 1
-        self.encoder_tokens_left += self.state.limits.encoder_cost(item)
-        self._encoding.discard(key)

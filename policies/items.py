@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from policies.encoder_cache import EncoderCache
+from policies.encoder_cache import EncoderCache, EncoderEntry
 from policies.plan import IterationPlan
 from policies.request_state import RequestState
 
@@ -40,13 +40,18 @@ def hold(cache: EncoderCache, request: RequestState, index: int) -> bool:
     if entry is None:
         return False
     cache.hold(entry)
-    request.holds[index] = entry
+    _keep(request, index, entry)
     return True
 
 
 def _hold_or_charge(cache: EncoderCache, request: RequestState, index: int) -> None:
     if not hold(cache, request, index):
-        request.holds[index] = cache.charge(request.keys[index], request.items[index].embeds)
+        _keep(request, index, cache.charge(request.keys[index], request.items[index].embeds))
+
+
+def _keep(request: RequestState, index: int, entry: EncoderEntry) -> None:
+    request.holds[index] = entry
+    request.held.add(index)
 
 
 def evict(cache: EncoderCache, plan: IterationPlan) -> None:
@@ -69,35 +74,52 @@ def encoded(cache: EncoderCache, plan: IterationPlan, failed: Sequence[RequestSt
 def reclaim(cache: EncoderCache, plan: IterationPlan) -> None:
     """Take outputs back from requests whose prefill has not come to them yet."""
     for request, index in plan.reclaimed:
-        cache.release(request.holds.pop(index))
+        _let_go(cache, request, index)
         request.encoded -= {index}
 
 
 def release_passed(cache: EncoderCache, request: RequestState, lookahead: int) -> None:
     """Let go of the items that prefill has passed by `lookahead` tokens."""
-    for index in passed(request, lookahead):
-        cache.release(request.holds.pop(index))
-
-
-def passed(request: RequestState, lookahead: int) -> range:
-    """The items that prefill has newly passed by `lookahead` tokens; from here on they are behind it."""
-    first, items = request.next_item, request.items
-    for index in range(first, len(items)):
-        if items[index].offset + items[index].length + lookahead > request.num_computed_tokens:
-            break
-        request.num_items_ahead -= 1
+    first = _first_ahead(request, lookahead)
+    for index in [index for index in request.held if index < first]:
+        _let_go(cache, request, index)
         request.num_cache_hits += index not in request.encoded
-    return range(first, request.next_item)
+    request.num_items_ahead = len(request.items) - first
+
+
+def count_passed(request: RequestState) -> None:
+    """Without references: what prefill has passed is behind it, and all that was read is let go of later."""
+    first = _first_ahead(request, 0)
+    request.num_cache_hits += sum(index not in request.encoded for index in range(request.next_item, first))
+    request.num_items_ahead = len(request.items) - first
 
 
 def release_used(cache: EncoderCache, plan: IterationPlan) -> None:
     """Let go of all that the iteration read: first what it found, then what it encoded, as the last used goes last."""
     for request, index in (*plan.attached, *plan.encode):
         if index in request.holds:
-            cache.release(request.holds.pop(index))
+            _let_go(cache, request, index)
+
+
+def _first_ahead(request: RequestState, lookahead: int) -> int:
+    first = request.next_item
+    while first < len(request.items) and _is_passed(request, first, lookahead):
+        first += 1
+    return first
+
+
+def _is_passed(request: RequestState, index: int, lookahead: int) -> bool:
+    item = request.items[index]
+    return item.offset + item.length + lookahead <= request.num_computed_tokens
+
+
+def _let_go(cache: EncoderCache, request: RequestState, index: int) -> None:
+    cache.release(request.holds.pop(index))
+    request.held.discard(index)
+    if not request.held:
+        request.held = set()  # small again, as its order depends on its size
 
 
 def release_all(cache: EncoderCache, request: RequestState) -> None:
-    for index in sorted(request.holds):
-        cache.release(request.holds[index])
-    request.holds.clear()
+    for index in [*request.held]:
+        _let_go(cache, request, index)

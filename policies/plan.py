@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
+from types import MappingProxyType
 from typing import Literal, NamedTuple
 
 from policies.decodes import DecodeCohort
@@ -16,6 +17,9 @@ class Blocked(NamedTuple):
     why: Literal["items", "tokens", "rows", "reservation"]
     item: int  # index of the item, in the request's prompt
     num_rows: int  # that were asked for
+
+
+NOBODY: Mapping[RequestState, str] = MappingProxyType({})
 
 
 class IterationPlan:
@@ -33,6 +37,7 @@ class IterationPlan:
         RequestState
     ] = ()  # decodes that get no token now: they leave the cohort and keep their blocks
     requeued: Collection[RequestState] = ()  # of `preempted`: go to the head of the waiting queue, the last one first
+    refused: Mapping[RequestState, str] = NOBODY  # requests that fail with this iteration, each with the reason
     lookahead = 0  # tokens by which prefill has to be past an item before its output is released
     evicted: Collection[Key] = ()  # outputs dropped from the encoder cache whatever else becomes of the draft
     refreshed: Collection[Key] = ()  # outputs that count as released just now, in this order
@@ -71,4 +76,4 @@ class IterationPlan:
     @property
     def changes_alone(self) -> bool:
         """Whether it changes something even where it runs nothing: drafted again, it would be another."""
-        return bool(self.preempted or self.evicted or self.refreshed)
+        return bool(self.preempted or self.evicted or self.refreshed or self.refused)

@@ -10,6 +10,7 @@ from policies.builder import PlanBuilder
 from policies.feasible import why_never
 from policies.limits import Limits
 from policies.request_state import RequestState
+from policies.serving import QueueKey
 from workloads.request import MultimodalItem
 
 FOREVER = 2**62  # nanoseconds
@@ -44,6 +45,11 @@ class Policy(BaseModel, ABC):
     def why_never(self, limits: Limits, request: RequestState) -> str:
         """Why this engine can never serve the request, in one line with advice; empty if it can."""
         return why_never(limits, request, whole=self.whole)
+
+    @property
+    def queue_key(self) -> QueueKey | None:
+        """What the waiting queue is sorted by; None: requests wait in the order in which they leave the front end."""
+        return None
 
     @abstractmethod
     def schedule(self, builder: PlanBuilder) -> None:

@@ -42,6 +42,7 @@ class RequestState:
         self.max_tokens = request.prompt_tokens + request.output_tokens - 1  # the last token is never written to the KV
         self.blocks = no_blocks()  # its block table
         self.holds: dict[int, EncoderEntry] = {}  # item index -> its entry in the encoder cache
+        self.held: set[int] = set()  # the same indices: what is released together goes in this set's order, as in vLLM
 
     def content_key(self, index: int) -> Key:
         """What the item shows, whether or not its output is shared; without a content key, as nobody else's can be.

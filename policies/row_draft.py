@@ -80,8 +80,7 @@ class RowDraft:
 
     def _drop_holds(self, request: RequestState) -> None:
         """The request holds nothing any more, as after its preemption: its outputs count as released now."""
-        for index in sorted(request.holds):
-            entry = request.holds[index]
+        for entry in request.holds.values():
             self._dropped[entry.key] = self._dropped.get(entry.key, 0) + 1
             if not self._is_held(entry.key, entry):
                 self.rows_left += entry.num_rows

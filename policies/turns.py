@@ -1,35 +1,24 @@
-"""Running requests one after the other: single decodes, and taking back what was planned for somebody."""
+"""Running requests one after the other: single decodes, and who is left out."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from policies.encoder_draft import EncoderDraft
 from policies.request_state import RequestState
+from policies.undo import Undo
 
 if TYPE_CHECKING:
     from policies.serving import ServingState
 
 
-class Turns(EncoderDraft):
+class Turns(Undo):
     """The verbs of policies that walk all running requests in one order, as vLLM does."""
-
-    tokens_left: int
-    free_blocks: int
 
     def __init__(self, state: ServingState) -> None:
         super().__init__(state)
         self._held_back: dict[RequestState, None] = {}
 
     # Questions
-
-    def blocks_needed(self, request: RequestState, num_tokens: int) -> int:
-        """KV blocks to be had for the request's next tokens; a decode has one."""
-        decodes = self.state.decodes
-        if request in decodes.members:
-            return int(decodes.crosses(request))
-        blocks = -(-(request.num_computed_tokens + num_tokens) // self.state.pool.block_size)
-        return max(0, blocks - len(request.blocks))
 
     def decodes_now(self, request: RequestState) -> bool:
         """Whether the draft has it among the decodes that run."""
@@ -81,25 +70,9 @@ class Turns(EncoderDraft):
             self.free_blocks += self.state.decodes.crosses(request)
         self._held_back.pop(request, None)
 
-    def unschedule(self, request: RequestState) -> bool:
-        """Take back the chunk and the items that the draft has for the request, as if it had not been asked.
-
-        Its tokens, blocks, rows and encoder budget are free again, but another who needs an item it was to encode
-        encodes that instead. Under `evict_at_once`, outputs that it found count as released just now.
-        """
-        chunk = next((chunk for chunk in self.plan.prefill if chunk[0] is request), None)
-        if chunk is not None:
-            self.plan.prefill.remove(chunk)
-            self.plan.num_prefill_tokens -= chunk[1]
-            self.tokens_left += chunk[1]
-            self.free_blocks += self.blocks_needed(*chunk)
-        found = self._unencode(request)
-        self._refresh(found)
-        return chunk is not None or bool(found)
-
     def _send_back(self, request: RequestState) -> None:
         """All that a request has or was to get is free again: it stands in the queue as if it had just come."""
-        keys = [request.keys[index] for index in sorted({*request.holds, *self._found(request)})]
+        keys = [request.keys[index] for index in request.held | {*self._found(request)}]
         self.unschedule(request)
         self._drop_holds(request)
         self._refresh(keys)

@@ -1,9 +1,7 @@
 """vLLM's scheduler as it comes: first come, first served, items as the chunks need them."""
 
-from collections.abc import Iterable
 from typing import ClassVar, Literal
 
-from policies.builder import PlanBuilder
 from policies.request_state import RequestState
 from policies.vllm_rules import VllmRules
 
@@ -20,6 +18,3 @@ class Vllm(VllmRules):
 
     def _victim(self, running: list[RequestState]) -> RequestState:
         return running[-1]
-
-    def _queue(self, builder: PlanBuilder) -> Iterable[RequestState]:
-        return builder.waiting

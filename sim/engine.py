@@ -13,6 +13,8 @@ from sim.clock import Later, now
 from sim.recorder import Recorder
 from sim.served import ServedRequest
 
+AT_ONCE = Outcome(0, 0, 0, 0)
+
 
 class OutOfMemoryError(Exception):
     """The run ends here, because the scenario says that it should."""
@@ -112,13 +114,22 @@ class Engine:
                 if outcome.failed and self.end_when_out_of_memory:
                     raise OutOfMemoryError(outcome.reason)
             elif plan.changes_alone:
-                recorder.planned(plan, start)
-                state.begin(plan)
+                yield from self._change(plan, start)
             else:
                 self._idle = env.event()
                 yield self._idle
                 recorder.waited(plan, now(env) - start)
                 start = now(env)
+
+    def _change(self, plan: IterationPlan, start: int) -> Generator[simpy.Event, None, None]:
+        """Carry out a plan that runs nothing: it takes no time."""
+        self.recorder.planned(plan, start)
+        self.state.begin(plan)
+        completed = self.state.complete(plan)
+        if completed is not NOTHING:
+            if start > now(self.env):
+                yield Later(self.env, start - now(self.env))
+            self.recorder.completed(completed, AT_ONCE, start)
 
     def _launch(self, plan: IterationPlan, start: int, upcoming: float) -> Outcome:
         state, backend, repeats, horizon = self.state, self.backend, 1, 0

@@ -32,6 +32,7 @@ class PlanLine(BaseModel):
     preempted: list[Whole] = []
     held_back: list[Whole] = []  # decodes that get no token
     requeued: list[Whole] = []  # of the preempted
+    refused: list[Whole] = []  # requests that fail because the policy says so
     attached: list[tuple[Whole, Whole]] = []
     charged: list[tuple[Whole, Whole]] = []
     reclaimed: list[tuple[Whole, Whole]] = []
@@ -78,6 +79,7 @@ class PlanLines:
             preempted=[request.id for request in plan.preempted],
             held_back=[request.id for request in plan.held_back],
             requeued=[request.id for request in plan.requeued],
+            refused=[request.id for request in plan.refused],
             attached=_items(plan.attached),
             charged=_items(plan.charged),
             reclaimed=_items(plan.reclaimed),

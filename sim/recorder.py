@@ -32,6 +32,8 @@ class Recorder:
             for request in served(plan.admitted):
                 if request.admitted < 0:  # who is sent back to the queue has been active before
                     request.admitted = now
+        for request in served(plan.refused):
+            request.reason = plan.refused[request]
         if plan.preempted or plan.held_back:
             for request in served([*plan.preempted, *plan.held_back]):
                 if request.joined >= 0:
@@ -93,7 +95,7 @@ class Recorder:
                 self.leave(request, now, "finished")
         if completed.failed:
             for request in served(completed.failed):
-                self.leave(request, now, "failed", outcome.reason)
+                self.leave(request, now, "failed", request.reason or outcome.reason)
 
     def leave(self, request: ServedRequest, now: int, status: str, reason: str = "") -> None:
         """The request's row is written; its client hears of it."""

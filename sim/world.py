@@ -78,7 +78,7 @@ class World:
         self.profile = profile
         self.env = self._environment()
         self.recorder = Recorder(keep_iterations=scenario.measure.iterations, progress=progress)
-        self.state = ServingState(scenario.engine)
+        self.state = ServingState(scenario.engine, scenario.policy.queue_key)
         self.backend = self._backend()
         self.engine = self.engine_type(
             self.env,

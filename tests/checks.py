@@ -45,6 +45,7 @@ def _check_rows(state: ServingState, requests: list[RequestState]) -> None:
         assert cache.entries.get(entry.key) is entry, "a held entry was evicted"
         assert entry.key == r.keys[index] and index >= r.next_item
     assert not any(r.holds for r in (*state.waiting, *state.decodes.members))
+    assert all(r.held == set(r.holds) for r in requests)
     for entry in cache:
         assert entry.num_holds == sum(held is entry for held, _, _ in holders)
         assert entry.rows is None or len(entry.rows) == entry.num_rows
@@ -106,7 +107,13 @@ def content(plan: IterationPlan) -> Any:
     lists = (plan.admitted, plan.preempted, plan.attached, plan.charged, plan.reclaimed, plan.encode, plan.prefill)
     lists += (plan.kept_blocks,)
     named = [[(e[0].id, e[1]) if isinstance(e, tuple) else e.id for e in entries] for entries in lists]
-    named += [[r.id for r in plan.held_back], [r.id for r in plan.requeued], [*plan.evicted], [*plan.refreshed]]
+    named += [
+        [r.id for r in plan.held_back],
+        [r.id for r in plan.requeued],
+        [r.id for r in plan.refused],
+        [*plan.evicted],
+        [*plan.refreshed],
+    ]
     blocked = {r.id: tuple(why) for r, why in plan.blocked.items()}
     return named, plan.decode is not None, blocked, plan.encoder_tokens, plan.num_prefill_tokens
 

@@ -70,9 +70,12 @@ class Server:
 
     def __init__(self, case: Case) -> None:
         self.policy = case.policy
-        self.state = ServingState(case.engine)
-        self._arriving = [(asked["step"], state_of(id, asked)) for id, asked in enumerate(case.requests)]
-        self._names = {id: asked["id"] for id, asked in enumerate(case.requests)}
+        self.state = ServingState(case.engine, self.policy.queue_key)
+        self._names = sorted(
+            asked["id"] for asked in case.requests
+        )  # by id: vLLM compares names where all else is equal
+        ids = {name: id for id, name in enumerate(self._names)}
+        self._arriving = [(asked["step"], state_of(ids[asked["id"]], asked)) for asked in case.requests]
 
     def iterate(self, step: int) -> Iteration:
         """What is decided in that iteration, in the recordings' words."""
@@ -95,7 +98,6 @@ class Server:
             encode.setdefault(self._names[request.id], []).append(index)
         encoded = {request.keys[index] for request, index in plan.encode}
         return {
-            "step": 0,
             "tokens": {self._names[r.id]: tokens[r] for r in in_order(tokens)},
             "encode": encode,
             "preempted": [self._names[request.id] for request in plan.preempted],

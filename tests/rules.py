@@ -88,8 +88,8 @@ def limits(**changes: Any) -> Limits:
 def checked_state(policy: Policy, given: Limits) -> CheckedState:
     """For a policy whose engine has limits of its own kind, those; checked as far as the engine keeps to them."""
     if not isinstance(policy, VllmRules):
-        return CheckedState(given.fixed(policy.fixed)[0])
-    state = CheckedState(policy.resolve(given, largest_item=None, row_bytes=1)[0])
+        return CheckedState(given.fixed(policy.fixed)[0], policy.queue_key)
+    state = CheckedState(policy.resolve(given, largest_item=None, row_bytes=1)[0], policy.queue_key)
     state.cuts_prompts = True  # vLLM stops before an item that is not to be had, even without chunked prefill
     return state
 
