@@ -1,8 +1,8 @@
-"""Encodes an iteration's items in one call; whatever is wrong with one of them concerns its owners alone."""
+"""Encodes an iteration's items in as few calls as the plan says; what is wrong with one concerns its owners alone."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -39,7 +39,8 @@ class ItemEncoder:
         patches, errors = self._patches(plan)
         start = timer.mark()
         try:
-            self._together(patches, patches)
+            for call in plan.encoder_calls():
+                self._together([owner for owner in call if owner in patches], patches)
         except torch.OutOfMemoryError:
             raise
         except Exception:  # whichever item it was, it must not cost the others their request
@@ -52,13 +53,12 @@ class ItemEncoder:
         errors: dict[Key, str] = {}
         for request, index in plan.encode:
             try:
-                patches[request, index] = self._pictures.patches(request.items[index], request.keys[index])
+                patches[request, index] = self._pictures.patches(request.items[index], request.content_key(index))
             except (OSError, ValueError, SyntaxError) as error:  # what a broken picture file makes its reader raise
                 errors[request.keys[index]] = f"item {index} cannot be read: {_one_line(error)}"
         return patches, errors
 
-    def _together(self, owners: Iterable[Owner], patches: Patches) -> None:
-        owners = list(owners)
+    def _together(self, owners: list[Owner], patches: Patches) -> None:
         if owners:
             self._runner.encode(
                 [patches[owner] for owner in owners],

@@ -8,9 +8,54 @@ from policies.eager import Eager
 from policies.fcfs import Fcfs
 from policies.footprint import Footprint
 from policies.head_of_line import HeadOfLine
+from policies.hf_rows import HfRows
+from policies.sglang import Sglang
+from policies.trt_chunk_demand import TrtChunkDemand
+from policies.trt_main import TrtMain
 from policies.unbudgeted import Unbudgeted
+from policies.vllm import Vllm
+from policies.vllm_priority import VllmPriority
 
-AnyPolicy = Annotated[Unbudgeted | Fcfs | HeadOfLine | Eager | Footprint, Field(discriminator="kind")]
-POLICIES = (Unbudgeted, Fcfs, HeadOfLine, Eager, Footprint)
+AnyPolicy = Annotated[
+    Unbudgeted
+    | Fcfs
+    | HeadOfLine
+    | Eager
+    | Footprint
+    | Vllm
+    | VllmPriority
+    | HfRows
+    | Sglang
+    | TrtMain
+    | TrtChunkDemand,
+    Field(discriminator="kind"),
+]
+POLICIES = (
+    Unbudgeted,
+    Fcfs,
+    HeadOfLine,
+    Eager,
+    Footprint,
+    Vllm,
+    VllmPriority,
+    HfRows,
+    Sglang,
+    TrtMain,
+    TrtChunkDemand,
+)
 
-__all__ = ["POLICIES", "AnyPolicy", "Eager", "Fcfs", "Footprint", "HeadOfLine", "Unbudgeted"]
+__all__ = [
+    "POLICIES",
+    "AnyPolicy",
+    "Eager",
+    "Fcfs",
+    "Footprint",
+    "HeadOfLine",
+    "HfRows",
+    "Sglang",
+    "TrtChunkDemand",
+    "TrtMain",
+    "Unbudgeted",
+    "Vllm",
+    "VllmPriority",
+]

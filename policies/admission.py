@@ -27,14 +27,17 @@ class AdmissionGate:
         return True
 
     def _fits(self, request: RequestState, index: int) -> bool:
-        return self.items_left > 0 and request.items[index].encoder_tokens <= self.tokens_left
+        return self.items_left > 0 and self._cost(request, index) <= self.tokens_left
+
+    def _cost(self, request: RequestState, index: int) -> int:
+        return self.builder.state.limits.encoder_cost(request.items[index])
 
     def _charge(self, request: RequestState, missing: list[int]) -> None:
         for index in missing:
             if not self._fits(request, index):
                 return
             self.items_left -= 1
-            self.tokens_left -= request.items[index].encoder_tokens
+            self.tokens_left -= self._cost(request, index)
 
 
 def admit_in_order(builder: PlanBuilder) -> None:

@@ -19,6 +19,8 @@ class RequestState:
     """
 
     order = -1  # place in the order of admission; -1 while waiting
+    queued = -1  # place in the order of queueing, for which a preemption counts as queueing again
+    num_finished_before = -1  # requests that had finished when it was last preempted
     num_computed_tokens = 0
     num_generated = 0  # answer tokens emitted so far
     max_blocks = 0  # KV blocks for max_tokens; known once it is submitted
@@ -32,18 +34,20 @@ class RequestState:
     def __init__(self, request: Request) -> None:
         self.request = request
         self.id = request.id
+        self.arrival = request.arrival  # in nanoseconds; whoever serves it may know better
         self.items = request.items
-        self.keys: tuple[Key, ...] = tuple(map(self._key, range(len(self.items)))) if self.items else ()
+        self.keys: tuple[Key, ...] = tuple(map(self.content_key, range(len(self.items)))) if self.items else ()
         self.num_items_ahead = len(self.items)  # items that prefill has yet to pass: the last ones of the prompt
         self.target = request.prompt_tokens  # tokens to prefill: the prompt, after a preemption also the answer so far
         self.max_tokens = request.prompt_tokens + request.output_tokens - 1  # the last token is never written to the KV
         self.blocks = no_blocks()  # its block table
         self.holds: dict[int, EncoderEntry] = {}  # item index -> its entry in the encoder cache
+        self.held: set[int] = set()  # the same indices: what is released together goes in this set's order, as in vLLM
 
-    def _key(self, index: int) -> Key:
-        """Content keys carry modality and size, so that a key used again for another picture finds no wrong rows.
+    def content_key(self, index: int) -> Key:
+        """What the item shows, whether or not its output is shared; without a content key, as nobody else's can be.
 
-        Without a content key, one that nobody else can have.
+        It carries modality and size, so that a key used again for another picture finds no wrong rows.
         """
         item = self.items[index]
         return ("temporary", self.id, index) if item.key is None else (item.modality, item.key, item.embeds)

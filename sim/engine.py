@@ -5,7 +5,6 @@ from collections.abc import Generator
 import simpy
 
 from policies.builder import PlanBuilder
-from policies.feasible import why_never
 from policies.plan import IterationPlan
 from policies.policy import FOREVER, Policy
 from policies.serving import NOTHING, ServingState
@@ -13,6 +12,8 @@ from sim.backend import Backend, Outcome
 from sim.clock import Later, now
 from sim.recorder import Recorder
 from sim.served import ServedRequest
+
+AT_ONCE = Outcome(0, 0, 0, 0)
 
 
 class OutOfMemoryError(Exception):
@@ -53,7 +54,7 @@ class Engine:
     def deliver(self, request: ServedRequest) -> None:
         """A prepared request reaches the queue; one that can never be served is rejected here, alone."""
         request.prepared = now(self.env)
-        reason = why_never(self.state.limits, request)
+        reason = self.policy.why_never(self.state.limits, request)
         if reason:
             self.recorder.leave(request, now(self.env), "rejected", reason)
             return
@@ -112,11 +113,23 @@ class Engine:
                     recorder.completed(completed, outcome, start)
                 if outcome.failed and self.end_when_out_of_memory:
                     raise OutOfMemoryError(outcome.reason)
+            elif plan.changes_alone:
+                yield from self._change(plan, start)
             else:
                 self._idle = env.event()
                 yield self._idle
                 recorder.waited(plan, now(env) - start)
                 start = now(env)
+
+    def _change(self, plan: IterationPlan, start: int) -> Generator[simpy.Event, None, None]:
+        """Carry out a plan that runs nothing: it takes no time."""
+        self.recorder.planned(plan, start)
+        self.state.begin(plan)
+        completed = self.state.complete(plan)
+        if completed is not NOTHING:
+            if start > now(self.env):
+                yield Later(self.env, start - now(self.env))
+            self.recorder.completed(completed, AT_ONCE, start)
 
     def _launch(self, plan: IterationPlan, start: int, upcoming: float) -> Outcome:
         state, backend, repeats, horizon = self.state, self.backend, 1, 0

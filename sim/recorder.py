@@ -33,9 +33,12 @@ class Recorder:
         self.decisions.add(plan, self.iterations.num_iterations)
         if plan.admitted:
             for request in served(plan.admitted):
-                request.admitted = now
-        if plan.preempted:
-            for request in served(plan.preempted):
+                if request.admitted < 0:  # who is sent back to the queue has been active before
+                    request.admitted = now
+        for request in served(plan.refused):
+            request.reason = plan.refused[request]
+        if plan.preempted or plan.held_back:
+            for request in served([*plan.preempted, *plan.held_back]):
                 if request.joined >= 0:
                     self.requests.close_segment(request, self.iterations.decode_steps)
 
@@ -70,8 +73,9 @@ class Recorder:
     def _label_blocked(self, plan: IterationPlan, total: int, encode: int) -> None:
         """The rest of the iteration, after what was labelled already; not yet admitted requests stay in the queue."""
         encoding = self._encoding(plan) if encode else {}
+        running = {request for request, _ in plan.prefill}  # refused an item for later, they run all the same
         for request in served(plan.blocked):
-            if request.first_token < 0 <= request.admitted:
+            if request.first_token < 0 <= request.admitted and request not in running:
                 waited = total - encode if request in encoding else total
                 if plan.blocked[request].why == "reservation":
                     request.reservation_wait += waited
@@ -94,7 +98,7 @@ class Recorder:
                 self.leave(request, now, "finished")
         if completed.failed:
             for request in served(completed.failed):
-                self.leave(request, now, "failed", outcome.reason)
+                self.leave(request, now, "failed", request.reason or outcome.reason)
 
     def leave(self, request: ServedRequest, now: int, status: str, reason: str = "") -> None:
         """The request's row is written; its client hears of it."""

@@ -1,6 +1,6 @@
 """The simulated world: the cost model tells the time, the memory ledger what fits."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from policies.plan import IterationPlan
 from policies.request_state import RequestState
@@ -43,7 +43,7 @@ class SimulatedBackend:
         failed: Sequence[RequestState] = ()
         if plan.encode:
             failed = self._without_memory(plan)
-            encode = 0 if failed else cost.encode(*frames(plan))
+            encode = 0 if failed else sum(cost.encode(*frames(call)) for call in plan.encoder_calls())
         prefill = [(r, tokens) for r, tokens in plan.prefill if r not in failed] if failed else plan.prefill
         chunks = [(tokens, r.num_computed_tokens) for r, tokens in prefill]
         compute = cost.compute(chunks, plan.num_decodes, plan.context_tokens)
@@ -53,9 +53,10 @@ class SimulatedBackend:
     def _without_memory(self, plan: IterationPlan) -> Sequence[RequestState]:
         """Owners of the batch's outputs if it does not fit beside what the cache holds, else nobody."""
         rows = self.state.cache.resident_rows
-        used = self.ledger.encoder_activations(plan.encoder_tokens) + rows * self.row_bytes
+        tokens = largest_call(plan)
+        used = self.ledger.encoder_activations(tokens) + rows * self.row_bytes
         self.peak_encoder_bytes = max(self.peak_encoder_bytes, used)
-        if not self.ledger.overflow(self.kv_bytes, plan.encoder_tokens, rows, self.row_bytes):
+        if not self.ledger.overflow(self.kv_bytes, tokens, rows, self.row_bytes):
             return ()
         self.allocation_failures += 1
         keys = {request.keys[index] for request, index in plan.encode}
@@ -64,7 +65,7 @@ class SimulatedBackend:
 
     def _shortage(self, plan: IterationPlan) -> str:
         """How much is missing, and what to change."""
-        tokens, rows = plan.encoder_tokens, self.state.cache.resident_rows
+        tokens, rows = largest_call(plan), self.state.cache.resident_rows
         missing = self.ledger.overflow(self.kv_bytes, tokens, rows, self.row_bytes)
         return (
             f"out of memory: encoding {tokens:,} tokens beside {rows:,} rows needs {in_bytes(missing)} more than the "
@@ -73,10 +74,15 @@ class SimulatedBackend:
         )
 
 
-def frames(plan: IterationPlan) -> tuple[int, int]:
+def largest_call(plan: IterationPlan) -> int:
+    """Encoder tokens of the plan's largest encoder call."""
+    return max(sum(request.items[index].encoder_tokens for request, index in call) for call in plan.encoder_calls())
+
+
+def frames(call: Iterable[tuple[RequestState, int]]) -> tuple[int, int]:
     """Sum and sum of squares of the encoder tokens of every frame to encode: attention stays within a frame."""
     tokens = squares = 0
-    for request, index in plan.encode:
+    for request, index in call:
         num_frames, height, width = request.items[index].grid
         frame = height * width
         tokens += num_frames * frame

@@ -37,8 +37,8 @@ def resolve(scenario: Scenario) -> Resolved:
     """Budgets, cache rows and KV blocks as numbers; a resolved scenario resolves to itself."""
     profile, model = load_profile(scenario.profile), scenario.model
     largest = scenario.workload.largest_item(seed=scenario.seed, model=model)
-    row_bytes, budgeted = model.embedding_row_bytes, scenario.policy.budgeted
-    limits, notes = scenario.engine.resolve(largest_item=largest, row_bytes=row_bytes, budgeted=budgeted)
+    row_bytes = model.embedding_row_bytes
+    limits, notes = scenario.policy.resolve(scenario.engine, largest_item=largest, row_bytes=row_bytes)
     if limits.num_kv_blocks is None:
         limits = limits.model_copy(update={"num_kv_blocks": _kv_blocks(scenario, limits, profile)})
     if largest is not None and scenario.front_end == FrontEnd():
@@ -52,11 +52,12 @@ def _kv_blocks(scenario: Scenario, limits: Limits, profile: Profile) -> int:
     """What an engine that profiles its encoder leaves for the KV cache; none did before budgets."""
     model, ledger = scenario.model, MemoryLedger.from_profile(profile)
     tokens, rows = limits.encoder_max_num_tokens, limits.encoder_cache_rows
+    per_unit = model.merge_size**2 if limits.encoder_budget_unit == "embeds" else 1
     blocks = ledger.num_kv_blocks(
         limits.free_gpu_memory_fraction,
         limits.block_size,
         model.kv_bytes_per_token,
-        boundary_encoder_tokens=tokens if isinstance(tokens, int) else 0,
+        boundary_encoder_tokens=tokens * per_unit if isinstance(tokens, int) else 0,
         encoder_cache_bytes=rows * model.embedding_row_bytes if isinstance(rows, int) else 0,
     )
     return min(blocks, MAX_BLOCKS)
@@ -77,7 +78,7 @@ class World:
         self.profile = profile
         self.env = self._environment()
         self.recorder = Recorder(keep_iterations=scenario.measure.iterations, progress=progress)
-        self.state = ServingState(scenario.engine)
+        self.state = ServingState(scenario.engine, scenario.policy.queue_key)
         self.backend = self._backend()
         self.engine = self.engine_type(
             self.env,

@@ -45,6 +45,7 @@ def _check_rows(state: ServingState, requests: list[RequestState]) -> None:
         assert cache.entries.get(entry.key) is entry, "a held entry was evicted"
         assert entry.key == r.keys[index] and index >= r.next_item
     assert not any(r.holds for r in (*state.waiting, *state.decodes.members))
+    assert all(r.held == set(r.holds) for r in requests)
     for entry in cache:
         assert entry.num_holds == sum(held is entry for held, _, _ in holders)
         assert entry.rows is None or len(entry.rows) == entry.num_rows
@@ -58,11 +59,14 @@ def _check_books(state: ServingState) -> None:
     assert cache.pending_rows == sum(e.num_rows for e in entries if e.pending)
     assert cache.released_rows == sum(e.num_rows for e in cache.released.values())
     assert set(cache.released.values()) == {e for e in entries if not e.num_holds}
-    assert all(e.ready and e.key[0] != "temporary" for e in cache.released.values())
+    assert all(e.ready for e in cache.released.values())
+    assert not (cache.references and any(e.key[0] == "temporary" for e in cache.released.values()))
     assert cache.keeps_released or not cache.released
     addresses = [row for e in entries if e.rows is not None for row in e.rows.tolist()]
     assert len(set(addresses)) == len(addresses), "two outputs share a row"
-    if cache.capacity is not None:
+    if cache.capacity is not None and not cache.references:
+        assert cache.released_rows <= cache.capacity, "more is kept than there is room for"
+    elif cache.capacity is not None:
         assert cache.held_rows + cache.released_rows <= cache.capacity
         assert len(addresses) + cache._rows.num_free == cache.capacity, "rows are lost"
 
@@ -70,7 +74,18 @@ def _check_books(state: ServingState) -> None:
 def fingerprint(state: ServingState) -> Any:
     """All that a draft may depend on, order included."""
     cache, decodes = state.cache, state.decodes
-    fields = ("id", "order", "num_computed_tokens", "num_generated", "target", "next_item", "joined", "last_step")
+    fields = (
+        "id",
+        "order",
+        "queued",
+        "num_finished_before",
+        "num_computed_tokens",
+        "num_generated",
+        "target",
+        "next_item",
+        "joined",
+        "last_step",
+    )
     counts = ("num_encodes", "num_cache_hits", "num_preemptions")
     requests = [
         (
@@ -82,14 +97,23 @@ def fingerprint(state: ServingState) -> Any:
     ]
     entries = [(e.key, e.num_holds, e.ready, None if e.rows is None else tuple(e.rows)) for e in cache]
     books = (cache.held_rows, cache.pending_rows, cache.released_rows, cache.num_evictions)
+    books += (state.num_queued, state.num_finished)
     steps = (decodes.steps, decodes.context_tokens, decodes.num_blocks, decodes.num_crossing)
     return requests, entries, list(cache.released), books, tuple(state.pool.free), steps
 
 
 def content(plan: IterationPlan) -> Any:
     """A plan as plain numbers, to compare two."""
-    lists = (plan.admitted, plan.preempted, plan.attached, plan.charged, plan.encode, plan.prefill)
+    lists = (plan.admitted, plan.preempted, plan.attached, plan.charged, plan.reclaimed, plan.encode, plan.prefill)
+    lists += (plan.kept_blocks,)
     named = [[(e[0].id, e[1]) if isinstance(e, tuple) else e.id for e in entries] for entries in lists]
+    named += [
+        [r.id for r in plan.held_back],
+        [r.id for r in plan.requeued],
+        [r.id for r in plan.refused],
+        [*plan.evicted],
+        [*plan.refreshed],
+    ]
     blocked = {r.id: tuple(why) for r, why in plan.blocked.items()}
     return named, plan.decode is not None, blocked, plan.encoder_tokens, plan.num_prefill_tokens
 
@@ -98,10 +122,12 @@ class CheckedState(ServingState):
     """Checks every plan that is begun, and itself after everything that happens to it."""
 
     completing = False
+    cuts_prompts = False  # a prompt may be computed in parts without chunked prefill
 
     def begin(self, plan: IterationPlan) -> None:
         self._check_budgets(plan)
         self._check_encodes(plan)
+        self._check_reclaimed(plan)
         super().begin(plan)
         check(self)
         self._check_prefills(plan)
@@ -116,6 +142,7 @@ class CheckedState(ServingState):
         self.completing = False
         check(self)
         assert all(entry.ready or entry.pending for entry in self.cache), "an output is in flight after its iteration"
+        assert self.cache.references or not self.cache.held_rows, "without references, an output is held in between"
         return completed
 
     def abort(self, request: RequestState) -> None:
@@ -125,12 +152,15 @@ class CheckedState(ServingState):
         assert not request.blocks and not request.holds
 
     def _check_budgets(self, plan: IterationPlan) -> None:
-        decodes = len(set(self.decodes.members) - set(plan.preempted)) if plan.decode is not None else 0
+        left_out = {*plan.preempted, *plan.held_back}
+        decodes = len(set(self.decodes.members) - left_out) if plan.decode is not None else 0
+        assert decodes or plan.decode is None, "a cohort of nobody runs"
         assert sum(tokens for _, tokens in plan.prefill) + decodes <= self.max_num_batched_tokens
         assert len(plan.encode) <= self.encoder_max_num_items
-        assert sum(r.items[i].encoder_tokens for r, i in plan.encode) <= self.encoder_max_num_tokens
+        cost = sum(self.limits.encoder_cost(r.items[i]) for r, i in plan.encode)
+        assert cost <= self.encoder_max_num_tokens or len(plan.encode) == 1  # if it may be larger at all, it is alone
         assert all(tokens > 0 for _, tokens in plan.prefill)
-        if not self.limits.chunked_prefill:
+        if not self.limits.chunked_prefill and not self.cuts_prompts:
             assert all(r.num_computed_tokens == 0 and tokens == r.target for r, tokens in plan.prefill)
         if self.limits.capacity == "no_evict":
             assert not plan.preempted
@@ -141,10 +171,21 @@ class CheckedState(ServingState):
         for key in keys:
             entry = self.cache.get(key)
             leaving = sum(key in (e.key for e in r.holds.values()) for r in plan.preempted)
+            leaving = leaving or key in plan.evicted
             assert entry is None or entry.pending or leaving, "a resident item is encoded again"
         for r in {r for r, _ in plan.encode}:
             order = [i for owner, i in plan.encode if owner is r]
             assert order == sorted(order), "items are encoded out of prompt order"
+
+    def _check_reclaimed(self, plan: IterationPlan) -> None:
+        """Only what is finished, held by one request, and neither read by this iteration nor in part by one before."""
+        chunks = dict(plan.prefill)
+        for r, index in plan.reclaimed:
+            entry = r.holds[index]
+            assert entry.ready and entry.num_holds == 1 and r not in plan.preempted
+            assert r.items[index].offset >= r.num_computed_tokens + chunks.get(r, 0), (
+                "what is being read was taken back"
+            )
 
     def _check_prefills(self, plan: IterationPlan) -> None:
         launched = {r.keys[i] for r, i in plan.encode}

@@ -8,20 +8,34 @@ from typing import Any, NamedTuple
 
 from checks import CheckedState
 
-from policies import Eager, Fcfs, Footprint, HeadOfLine, Unbudgeted
+import policies
+from policies import HfRows, Sglang, TrtChunkDemand, TrtMain
 from policies.builder import PlanBuilder
 from policies.limits import Limits
 from policies.plan import IterationPlan
 from policies.policy import Policy
 from policies.request_state import RequestState
 from policies.serving import ServingState
+from policies.vllm_rules import VllmRules
 from workloads.request import MultimodalItem, Request
 
 MS = 1_000_000  # nanoseconds
-POLICIES: dict[str, Policy] = {
-    policy.kind: policy for policy in (Unbudgeted(), Fcfs(), HeadOfLine(), Eager(), Footprint())
+POLICIES: dict[str, Policy] = {policy.kind: policy for policy in (policy() for policy in policies.POLICIES)}
+VARIANTS: dict[str, Policy] = {  # options that change what a policy does
+    "hf_rows, prompts first": HfRows(scheduler="prefill_first"),
+    "hf_rows, inputs kept": HfRows(keep_inputs=True),
+    "sglang, mixed": Sglang(enable_mixed_chunk=True, new_token_ratio=0),
+    "sglang, skipping": Sglang(skip_blocked=True),
+    "trt_main, eager": TrtMain(encoder_scheduling_policy="EAGER", chunk_unit_size=3),
+    "trt_chunk_demand, eager": TrtChunkDemand(encoder_scheduling_policy="EAGER"),
+    "trt_chunk_demand, in units": TrtChunkDemand(chunk_unit_size=3),
+    "trt_chunk_demand, v2": TrtChunkDemand(use_kv_cache_manager_v2=True),
+    "trt_chunk_demand, mended": TrtChunkDemand(chunk_unit_size=3, mended=True, use_kv_cache_manager_v2=True),
 }
-BUDGETED = ("fcfs", "head_of_line", "eager", "footprint")
+EVERY = POLICIES | VARIANTS
+BUDGETED = ("fcfs", "head_of_line", "eager", "footprint", "trt_main")  # whole requests, within the encoder's budgets
+VLLM = ("vllm", "vllm_priority")
+WHOLE = ("unbudgeted", *BUDGETED)  # wait for all items of a request
 
 
 class Sized(NamedTuple):
@@ -42,6 +56,7 @@ def request(
     output: int = 1,
     arrival: int = 0,
     offsets: Sequence[int] | None = None,
+    priority: int = 0,
 ) -> Request:
     """Items from the first token on (or at `offsets`), then `text` tokens. Times in nanoseconds."""
     placed, end = [], 0
@@ -53,7 +68,7 @@ def request(
         costs = (item.encoder_tokens, item.rows, pixels)
         placed.append(MultimodalItem(key, item.modality, grid, start, length, *costs))  # type: ignore[arg-type]
         end = start + length
-    return Request(id, arrival, end + text, output, tuple(placed))
+    return Request(id, arrival, end + text, output, tuple(placed), priority=priority)
 
 
 def limits(**changes: Any) -> Limits:
@@ -70,6 +85,15 @@ def limits(**changes: Any) -> Limits:
     return Limits(**(roomy | changes))
 
 
+def checked_state(policy: Policy, given: Limits) -> CheckedState:
+    """For a policy whose engine has limits of its own kind, those; checked as far as the engine keeps to them."""
+    if not isinstance(policy, VllmRules):
+        return CheckedState(given.fixed(policy.fixed)[0], policy.queue_key)
+    state = CheckedState(policy.resolve(given, largest_item=None, row_bytes=1)[0], policy.queue_key)
+    state.cuts_prompts = True  # vLLM stops before an item that is not to be had, even without chunked prefill
+    return state
+
+
 # One draft, without an engine
 
 
@@ -77,12 +101,13 @@ def limits(**changes: Any) -> Limits:
 class Desk:
     """A serving state to hand requests to and to draft from, iteration by iteration."""
 
-    policy: str
+    policy: str | Policy
     limits: Limits
     state: ServingState = field(init=False)
 
     def __post_init__(self) -> None:
-        self.state = CheckedState(self.limits)
+        self._policy = EVERY[self.policy] if isinstance(self.policy, str) else self.policy
+        self.state = checked_state(self._policy, self.limits)
 
     def submit(self, *requests: Request) -> list[RequestState]:
         states = [RequestState(asked) for asked in requests]
@@ -95,7 +120,7 @@ class Desk:
 
     def draft(self) -> IterationPlan:
         builder = self.builder()
-        POLICIES[self.policy].schedule(builder)
+        self._policy.schedule(builder)
         return builder.plan
 
     def step(self) -> Step:

@@ -10,7 +10,7 @@ from typing import Any
 import pandas as pd
 import simpy
 from checks import CheckedState, check, content, everyone, fingerprint, named_blockers
-from rules import POLICIES, Step
+from rules import EVERY, Step, checked_state
 
 from policies.limits import Limits
 from policies.plan import IterationPlan
@@ -41,7 +41,7 @@ class CheckedEngine(Engine):
         assert fingerprint(self.state) == before, "drafting changed the state"
         prepared = {r for r in self.recorder.under_way if r.prepared >= 0}
         assert prepared == set(everyone(self.state)), "a request is lost, or left and still there"
-        if not plan:
+        if not (plan or plan.changes_alone):
             named_blockers(self.state, self.policy)
         return plan
 
@@ -135,7 +135,7 @@ class Served:
 
 def serve(
     requests: Sequence[Request],
-    policy: str,
+    policy: str | Policy,
     limits: Limits,
     *,
     cancels: Mapping[int, int] | None = None,
@@ -144,8 +144,9 @@ def serve(
 ) -> Served:
     """Serve the requests at their arrivals, cancel some at their times (ns), and check everything on the way."""
     env, backend = simpy.Environment(0), backend or SmallBackend()
-    state, recorder = CheckedState(limits), Recorder()
-    engine = CheckedEngine(env, state, POLICIES[policy], backend, recorder, fast_path=fast_path)
+    policy = EVERY[policy] if isinstance(policy, str) else policy
+    state, recorder = checked_state(policy, limits), Recorder()
+    engine = CheckedEngine(env, state, policy, backend, recorder, fast_path=fast_path)
     served: dict[int, ServedRequest] = {}
     for asked in requests:
         env.process(_send(env, engine, asked, served))
@@ -153,13 +154,13 @@ def serve(
         env.process(_cancel(env, engine, id, time, served))
     env.run()
     stuck = list(recorder.under_way)
-    named = named_blockers(state, POLICIES[policy])
+    named = named_blockers(state, policy)
     assert set(named) == set(stuck)
     for r in stuck:
         recorder.leave_unfinished(r, "stalled", named[r])
     blocked = {r.id: reason for r, reason in named.items()}
     verdict = "stalled" if stuck else "finished"
-    return Served(state, POLICIES[policy], recorder, served, backend.steps, verdict, blocked)
+    return Served(state, policy, recorder, served, backend.steps, verdict, blocked)
 
 
 def _send(

@@ -19,7 +19,7 @@ SEGMENTS = {"kind": "piecewise", "segments": [{"duration": 1, "rat": 2}]}
 GAMMA = {"kind": "gamma", "rate": 6, "burstiness": 0.2}
 USERS = {"kind": "concurrency", "users": 3}
 SIZE = {"size": "512x512"}
-KINDS = "eager, fcfs, footprint, head_of_line, unbudgeted"
+KINDS = "eager, fcfs, footprint, head_of_line, hf_rows, sglang, trt_chunk_demand, trt_main, unbudgeted"
 FIGURE = {"metric": "completed", "value": 1}
 
 
