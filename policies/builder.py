@@ -59,7 +59,8 @@ class PlanBuilder(Turns):
         count, blocks = len(decodes.members), self.blocks_to_decode
         if plan.preempted:
             count -= sum(request in decodes.members for request in plan.preempted)
-        count -= len(self._held_back)
+        if self._held_back:
+            count -= len(self._held_back)
         if not count or count > self.tokens_left or blocks > self.free_blocks:
             return False
         plan.decode = decodes
