@@ -63,7 +63,8 @@ class PlanBuilder(Together):
         count = len(decodes.members)
         if plan.preempted:
             count -= sum(request in decodes.members for request in plan.preempted)
-        count -= len(self._held_back)
+        if self._held_back:
+            count -= len(self._held_back)
         if not 0 < count <= self.tokens_left:
             return False
         blocks = self.blocks_to_decode

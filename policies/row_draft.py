@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
+from typing import Any
 
 from policies.encoder_cache import EncoderEntry, Key
 from policies.plan import IterationPlan
 from policies.request_state import RequestState
 from policies.serving import UNBOUNDED, ServingState
 
+NONE: Mapping[Any, Any] = MappingProxyType({})
+
 
 class RowDraft:
     """Holds on outputs are counted as they would stand after this draft; the cache itself stays as it is."""
+
+    _dropped: Mapping[Key, int] = NONE  # holds that this draft takes away
+    _refreshed: Mapping[Key, None] = NONE  # keys that nobody holds any more since this draft, in that order
+    _evicted: dict[Key, None] | None = None  # where eviction does not wait for `begin` to need it
+    _free_rows = 0  # of rows_left, those that need no eviction, where that matters
 
     def __init__(self, state: ServingState) -> None:
         self.state = state
@@ -19,10 +28,6 @@ class RowDraft:
         rows = state.encoder_cache_rows if state.cache.references else UNBOUNDED
         self.rows_left = rows - state.cache.held_rows  # that are free, or can be had by evicting
         self._claims: dict[Key, int] = {}  # holds that this draft adds
-        self._dropped: dict[Key, int] = {}  # holds that it takes away
-        self._evicted: dict[Key, None] | None = None  # where eviction does not wait for `begin` to need it
-        self._refreshed: dict[Key, None] = {}  # keys that nobody holds any more since this draft, in that order
-        self._free_rows = 0  # of rows_left, those that need no eviction
 
     def evict_at_once(self) -> None:
         """From here on, taking rows evicts, and that stays so if the rows are given back: a fault of vLLM's.
@@ -80,8 +85,9 @@ class RowDraft:
 
     def _drop_holds(self, request: RequestState) -> None:
         """The request holds nothing any more, as after its preemption: its outputs count as released now."""
+        dropped = self._dropped = {**self._dropped}
         for entry in request.holds.values():
-            self._dropped[entry.key] = self._dropped.get(entry.key, 0) + 1
+            dropped[entry.key] = dropped.get(entry.key, 0) + 1
             if not self._is_held(entry.key, entry):
                 self.rows_left += entry.num_rows
                 if not self.state.cache.keeps(entry):
@@ -95,7 +101,5 @@ class RowDraft:
         last = [*self.state.cache.released][-len(free) :] if free else []
         if not self._refreshed and last == free:
             return  # as it is
-        for key in free:
-            self._refreshed.pop(key, None)
-            self._refreshed[key] = None
-        self.plan.refreshed = self._refreshed
+        earlier = [key for key in self._refreshed if key not in free]
+        self._refreshed = self.plan.refreshed = dict.fromkeys([*earlier, *free])

@@ -47,7 +47,7 @@ class Together(Turns):
         if entry.num_holds > 1 or entry.key in self._claims or request.items[index].offset < self._end(request):
             return False
         plan.reclaimed.append((request, index))
-        self._dropped[entry.key] = 1
+        self._dropped = {**self._dropped, entry.key: 1}
         self.rows_left += entry.num_rows
         insort(self.missing(request), index)
         return True

@@ -2,27 +2,23 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from policies.request_state import RequestState
 from policies.undo import Undo
-
-if TYPE_CHECKING:
-    from policies.serving import ServingState
 
 
 class Turns(Undo):
     """The verbs of policies that walk all running requests in one order, as vLLM does."""
 
-    def __init__(self, state: ServingState) -> None:
-        super().__init__(state)
-        self._held_back: dict[RequestState, None] = {}
+    _held_back: dict[RequestState, None] | None = None
 
     # Questions
 
     def decodes_now(self, request: RequestState) -> bool:
         """Whether the draft has it among the decodes that run."""
-        return self.plan.decode is not None and self._stays(request) and request not in self._held_back
+        return self.plan.decode is not None and self._stays(request) and not self._is_held_back(request)
+
+    def _is_held_back(self, request: RequestState) -> bool:
+        return bool(self._held_back) and request in self.plan.held_back
 
     def _stays(self, request: RequestState) -> bool:
         return request in self.state.decodes.members and request not in self.plan.preempted
@@ -38,23 +34,22 @@ class Turns(Undo):
             return False
         if self.plan.decode is None:
             self._hold_back_all()
-        del self._held_back[request]
+        if self._held_back:
+            del self._held_back[request]
         self.tokens_left -= 1
         self.free_blocks -= blocks
         return True
 
     def _hold_back_all(self) -> None:
-        self.plan.decode = self.state.decodes
-        self._held_back = {r: None for r in self.state.decodes.members if r not in self.plan.preempted}
-        self.plan.held_back = self._held_back
+        self.plan.decode, preempted = self.state.decodes, self.plan.preempted
+        self._held_back = self.plan.held_back = {r: None for r in self.state.decodes.members if r not in preempted}
 
     def hold_back(self, request: RequestState) -> bool:
         """Leave a decode out of this iteration: it becomes a context again, one token away from its target."""
-        if not self._stays(request) or request in self._held_back:
+        if not self._stays(request) or self._is_held_back(request):
             return False
         self._stop(request)
-        self._held_back[request] = None
-        self.plan.held_back = self._held_back
+        self._held_back = self.plan.held_back = {**(self._held_back or {}), request: None}
         self._none_runs()
         return True
 
@@ -68,7 +63,8 @@ class Turns(Undo):
         if self.decodes_now(request):
             self.tokens_left += 1
             self.free_blocks += self.state.decodes.crosses(request)
-        self._held_back.pop(request, None)
+        if self._held_back:
+            self._held_back.pop(request, None)
 
     def _send_back(self, request: RequestState) -> None:
         """All that a request has or was to get is free again: it stands in the queue as if it had just come."""

@@ -24,9 +24,9 @@ class VllmChunks(Policy):
         """Tokens that the request could prefill now, its items taken; 0 and nothing taken where it cannot."""
         tokens = min(self._wanted(builder, request), builder.tokens_left)
         if self.mended:
-            tokens = self._encode_up_to(builder, request, self._aligned(request, tokens))
+            tokens = self._encode_up_to(builder, request, self._aligned(builder, request, tokens))
         else:
-            tokens = self._aligned(request, self._encode_up_to(builder, request, tokens))
+            tokens = self._aligned(builder, request, self._encode_up_to(builder, request, tokens))
         if tokens and request not in builder.plan.refused:
             return tokens
         builder.unschedule(request)
@@ -39,13 +39,14 @@ class VllmChunks(Policy):
             return threshold
         return request.remaining
 
-    def _aligned(self, request: RequestState, tokens: int) -> int:
-        """A chunk that is not the last ends at a multiple.
+    def _aligned(self, builder: PlanBuilder, request: RequestState, tokens: int) -> int:
+        """A chunk that is not the last ends at a multiple, unless chunks may not be as long as that.
 
         Rounding after an item cut the chunk short left nothing of it, forever (vllm#40707); mended, it comes before.
         """
+        most = builder.state.max_num_batched_tokens
         end = request.num_computed_tokens + tokens
-        if end < request.target:
+        if end < request.target and self.chunk_alignment <= min(most, self.long_prefill_token_threshold or most):
             end -= end % self.chunk_alignment
         return max(0, end - request.num_computed_tokens)
 

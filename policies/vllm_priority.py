@@ -19,7 +19,12 @@ class VllmPriority(VllmRules):
 
     @property
     def queue_key(self) -> QueueKey:
-        return lambda request: (request.request.priority, request.arrival, request.id)
+        return _rank
 
     def _victim(self, running: list[RequestState]) -> RequestState:
-        return max(running, key=lambda request: (request.request.priority, request.arrival))
+        return max(running, key=_rank)
+
+
+def _rank(request: RequestState) -> tuple[int, int, int]:
+    """No two are alike: vLLM's arrivals are stamped one after the other, ours may be at one time, in order of ids."""
+    return request.request.priority, request.arrival, request.id

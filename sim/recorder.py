@@ -35,8 +35,9 @@ class Recorder:
             for request in served(plan.admitted):
                 if request.admitted < 0:  # who is sent back to the queue has been active before
                     request.admitted = now
-        for request in served(plan.refused):
-            request.reason = plan.refused[request]
+        if plan.refused:
+            for request in served(plan.refused):
+                request.reason = plan.refused[request]
         if plan.preempted or plan.held_back:
             for request in served([*plan.preempted, *plan.held_back]):
                 if request.joined >= 0:

@@ -71,11 +71,8 @@ class Server:
     def __init__(self, case: Case) -> None:
         self.policy = case.policy
         self.state = ServingState(case.engine, self.policy.queue_key)
-        self._names = sorted(
-            asked["id"] for asked in case.requests
-        )  # by id: vLLM compares names where all else is equal
-        ids = {name: id for id, name in enumerate(self._names)}
-        self._arriving = [(asked["step"], state_of(ids[asked["id"]], asked)) for asked in case.requests]
+        self._names = [asked["id"] for asked in case.requests]  # by id
+        self._arriving = [(asked["step"], state_of(id, asked)) for id, asked in enumerate(case.requests)]
 
     def iterate(self, step: int) -> Iteration:
         """What is decided in that iteration, in the recordings' words."""

@@ -31,12 +31,12 @@ def pictures(draw: st.DrawFn) -> list[Sized]:
 def requests(draw: st.DrawFn, most: int = 5) -> tuple[Request, ...]:
     contents = draw(pictures())
     items = st.lists(st.sampled_from(contents), max_size=3)
-    shapes = st.tuples(items, st.integers(1, 6), st.integers(1, 7), st.integers(0, 12))
+    shapes = st.tuples(items, st.integers(1, 6), st.integers(1, 7), st.integers(0, 12), st.integers(0, 2))
     drawn = sorted(draw(st.lists(shapes, min_size=1, max_size=most)), key=lambda shape: shape[3])
     half = MS // 2
     return tuple(
-        request(id, items, text=text, output=output, arrival=when * half)
-        for id, (items, text, output, when) in enumerate(drawn)
+        request(id, items, text=text, output=output, arrival=when * half, priority=priority)
+        for id, (items, text, output, when, priority) in enumerate(drawn)
     )
 
 

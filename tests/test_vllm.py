@@ -10,20 +10,29 @@ from typing import Any
 
 import numpy as np
 import pytest
+from checks import assert_clean
 from decide import Case, Server, cases, difference
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from rules import MS, VLLM, Desk, Sized, Step, limits, request
-from servers import serve
+from servers import SmallBackend, serve
+from small_loads import Load, loads, resolved
+from test_fast_path import assert_same
 
 from policies import Vllm, VllmPriority
 from policies.limits import Limits
+from policies.vllm_rules import VllmRules
 from sim import Scenario
 from sim.world import resolve
 from workloads.errors import InputError
 
 HERE = Path(__file__).parent
 ALL = HERE.parents[1] / "shared" / "cases" / "vllm_decisions.jsonl"  # where it lies next to the clone
-FILES = [HERE / "data" / "vllm_decisions.jsonl", *([ALL] if ALL.exists() else [])]
-RECORDED = [pytest.param(case, id=f"{path.parent.name}-{n}") for path in FILES for n, case in enumerate(cases(path))]
+OWN = [HERE / "data" / f"{kind}_decisions.jsonl" for kind in VLLM]
+FILES = [*OWN, *([ALL] if ALL.exists() else [])]
+RECORDED = [
+    pytest.param(case, id=f"{path.parent.name}-{path.stem}-{n}") for path in FILES for n, case in enumerate(cases(path))
+]
 
 
 @pytest.mark.parametrize("case", RECORDED)
@@ -43,6 +52,7 @@ def test_the_recordings_cover_what_is_hard() -> None:
         seen["unchunked"] += not given.get("enable_chunked_prefill", True)
         seen["shared"] += len(set(keys)) < len(keys)
     assert min(seen.values()) >= 5, seen
+    assert all(len({asked["priority"] for asked in case.requests}) > 1 for case in cases(OWN[1]))
 
 
 def decide(path: Path) -> subprocess.CompletedProcess[str]:
@@ -211,6 +221,48 @@ def test_another_who_waits_for_a_victims_item_encodes_it_instead() -> None:
     assert (builder.rows_left, builder.encoder_tokens_left) == (rows, tokens)
     assert builder.unschedule(second) and not builder.plan.encode
     assert (builder.rows_left, builder.encoder_tokens_left) == (rows + 4, tokens + 4)
+
+
+# Whatever the options
+
+
+@st.composite
+def policies(draw: st.DrawFn, load: Load, **fixed: Any) -> VllmRules:
+    longest = max((item.length for r in load.requests for item in r.items), default=0)
+    options: dict[str, Any] = {
+        "disable_chunked_mm_input": longest <= load.limits.max_num_batched_tokens and draw(st.booleans()),
+        "scheduler_reserve_full_isl": draw(st.booleans()),
+        "long_prefill_token_threshold": draw(st.integers(0, 3)),
+        "num_prefill_lookahead_tokens": draw(st.integers(0, 1)),
+        "chunk_alignment": draw(st.integers(1, 4)),
+        "mended": draw(st.booleans()),
+    }
+    return draw(st.sampled_from([Vllm, VllmPriority]))(**options | fixed)
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
+@given(data=st.data(), load=loads())
+def test_rules_hold_and_paths_agree_with_any_options(data: st.DataObject, load: Load) -> None:
+    """`serve` checks the invariants before and after every iteration."""
+    load, policy = resolved(load, "vllm"), data.draw(policies(load))
+    backends = SmallBackend(prefill_token=7_001), SmallBackend(prefill_token=7_001)
+    quick, slow = (
+        serve(load.requests, policy, load.limits, cancels=load.cancels, fast_path=fast_path, backend=backend)
+        for fast_path, backend in zip((True, False), backends, strict=True)
+    )
+    assert_same(quick, slow)
+    if quick.verdict == "finished":
+        assert_clean(quick.state)
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
+@given(data=st.data(), load=loads(cancelled=False))
+def test_only_the_faults_stall(data: st.DataObject, load: Load) -> None:
+    """As it comes neither policy stalls; with a lookahead or an alignment both may, unless mended."""
+    load, mended = resolved(load, "vllm"), data.draw(st.booleans())
+    plain = {} if mended else {"num_prefill_lookahead_tokens": 0, "chunk_alignment": 1}
+    served = serve(load.requests, data.draw(policies(load, mended=mended, **plain)), load.limits)
+    assert set(served.status.values()) == {"finished"}
 
 
 # Limits
