@@ -30,7 +30,9 @@ class AdmissionGate:
         return self.items_left > 0 and self._cost(request, index) <= self.tokens_left
 
     def _cost(self, request: RequestState, index: int) -> int:
-        return self.builder.state.limits.encoder_cost(request.items[index])
+        """An item above the budget, where its policy has such, is encoded alone and takes all of it."""
+        state = self.builder.state
+        return min(state.limits.encoder_cost(request.items[index]), state.encoder_max_num_tokens)
 
     def _charge(self, request: RequestState, missing: list[int]) -> None:
         for index in missing:

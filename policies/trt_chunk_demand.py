@@ -7,6 +7,7 @@ from pydantic import Field
 
 from policies.admission import admit_in_order
 from policies.builder import PlanBuilder
+from policies.encoder_cache import Key
 from policies.feasible import rows_never, text_never
 from policies.limits import Limits
 from policies.policy import Policy
@@ -74,11 +75,11 @@ class TrtChunkDemand(Policy):
             return gathers
         rows = {request.keys[i]: request.items[i].embeds for i in ahead}
         missing = {request.keys[i]: request.items[i] for i in builder.missing(request)}
-        tokens = [item.encoder_tokens for key, item in missing.items() if not ((e := state.cache.get(key)) and e.ready)]
+        costs = [state.limits.encoder_cost(item) for key, item in missing.items() if not _cached(builder, key)]
         return (
             sum(rows.values()) <= state.encoder_cache_rows
-            and len(tokens) <= state.encoder_max_num_items
-            and sum(tokens) <= state.encoder_max_num_tokens
+            and len(costs) <= state.encoder_max_num_items
+            and sum(costs) <= state.encoder_max_num_tokens
         )
 
     def _demand(self, builder: PlanBuilder, request: RequestState, chunk: int) -> None:
@@ -118,3 +119,8 @@ class TrtChunkDemand(Policy):
             for index in sorted(holder.holds, reverse=True):
                 if holder is not request or (own_after is not None and index > own_after):
                     yield holder, index
+
+
+def _cached(builder: PlanBuilder, key: Key) -> bool:
+    entry = builder.state.cache.get(key)
+    return entry is not None and entry.ready
