@@ -41,7 +41,7 @@ class PlanBuilder(EncoderDraft):
         return self._seats > 0
 
     def admit(self, request: RequestState) -> bool:
-        """Give the head of the waiting queue a seat among `max_num_seqs`."""
+        """Give a request from the waiting queue a seat among `max_num_seqs`."""
         if self._seats <= 0:
             return False
         self._seats -= 1

@@ -28,7 +28,7 @@ class IterationPlan:
     context_tokens = 0  # that the decodes attend to; set by begin
 
     def __init__(self, decode: DecodeCohort | None = None) -> None:
-        self.admitted: list[RequestState] = []  # leave the waiting queue, in its order
+        self.admitted: list[RequestState] = []  # leave the waiting queue, in order of admission
         self.preempted: list[RequestState] = []  # give back everything and start over
         self.attached: list[tuple[RequestState, int]] = []  # items held at no cost: cached, or encoded by another owner
         self.charged: list[tuple[RequestState, int]] = []  # items whose rows are charged before they are encoded

@@ -28,10 +28,12 @@ class RequestState:
     num_encodes = 0
     num_cache_hits = 0  # items that prefill passed without their having been encoded for this request
     num_preemptions = 0
+    num_overtaken = 0  # requests that were admitted before it although they stood behind it in the waiting queue
 
     def __init__(self, request: Request) -> None:
         self.request = request
         self.id = request.id
+        self.arrival = request.arrival  # in nanoseconds; whoever serves it may know better
         self.items = request.items
         self.keys: tuple[Key, ...] = tuple(map(self._key, range(len(self.items)))) if self.items else ()
         self.num_items_ahead = len(self.items)  # items that prefill has yet to pass: the last ones of the prompt

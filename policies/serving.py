@@ -111,11 +111,21 @@ class ServingState:
 
     def _admit(self, requests: list[RequestState]) -> None:
         for request in requests:
-            admitted = self.waiting.popleft()
-            assert admitted is request, "requests are admitted in the order of the waiting queue"
+            if self.waiting[0] is request:
+                self.waiting.popleft()
+            else:
+                self._overtake(request)
             request.order = self.num_admitted
             self.num_admitted += 1
             self.contexts[request] = None
+
+    def _overtake(self, request: RequestState) -> None:
+        """Out of turn: those before it in the queue remember that one more has passed them."""
+        for passed in self.waiting:
+            if passed is request:
+                break
+            passed.num_overtaken += 1
+        self.waiting.remove(request)
 
     def _preempt(self, requests: list[RequestState]) -> None:
         """Recompute later: the answer so far joins the prompt, and the request keeps its place in the order."""

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from checks import CheckedState
 
-from policies import Eager, Fcfs, Footprint, HeadOfLine, Unbudgeted
+import policies
 from policies.builder import PlanBuilder
 from policies.limits import Limits
 from policies.plan import IterationPlan
@@ -18,10 +18,10 @@ from policies.serving import ServingState
 from workloads.request import MultimodalItem, Request
 
 MS = 1_000_000  # nanoseconds
-POLICIES: dict[str, Policy] = {
-    policy.kind: policy for policy in (Unbudgeted(), Fcfs(), HeadOfLine(), Eager(), Footprint())
-}
+POLICIES: dict[str, Policy] = {policy.kind: policy for policy in (kind() for kind in policies.POLICIES)}
 BUDGETED = ("fcfs", "head_of_line", "eager", "footprint")
+STARTING = ("shortest_encoder_first", "modality_classes", "slo_aware", "bounded_bypass")  # whole, as they admit
+SAFE = ("footprint", "decode_first", *STARTING)  # can never stall
 
 
 class Sized(NamedTuple):
@@ -73,12 +73,18 @@ def limits(**changes: Any) -> Limits:
 # One draft, without an engine
 
 
+def acting(policy: str | Policy) -> Policy:
+    """By its kind, with its defaults, or itself."""
+    return POLICIES[policy] if isinstance(policy, str) else policy
+
+
 @dataclass
 class Desk:
     """A serving state to hand requests to and to draft from, iteration by iteration."""
 
-    policy: str
+    policy: str | Policy
     limits: Limits
+    now: int = 0  # nanoseconds
     state: ServingState = field(init=False)
 
     def __post_init__(self) -> None:
@@ -91,11 +97,11 @@ class Desk:
         return states
 
     def builder(self) -> PlanBuilder:
-        return PlanBuilder(self.state, 0)
+        return PlanBuilder(self.state, self.now)
 
     def draft(self) -> IterationPlan:
         builder = self.builder()
-        POLICIES[self.policy].schedule(builder)
+        acting(self.policy).schedule(builder)
         return builder.plan
 
     def step(self) -> Step:

@@ -10,7 +10,7 @@ from typing import Any
 import pandas as pd
 import simpy
 from checks import CheckedState, check, content, everyone, fingerprint, named_blockers
-from rules import POLICIES, Step
+from rules import Step, acting
 
 from policies.limits import Limits
 from policies.plan import IterationPlan
@@ -41,7 +41,7 @@ class CheckedEngine(Engine):
         prepared = {r for r in self.recorder.under_way if r.prepared >= 0}
         assert prepared == set(everyone(self.state)), "a request is lost, or left and still there"
         if not plan:
-            named_blockers(self.state, self.policy)
+            named_blockers(self.state, self.policy, start)
         return plan
 
 
@@ -134,7 +134,7 @@ class Served:
 
 def serve(
     requests: Sequence[Request],
-    policy: str,
+    policy: str | Policy,
     limits: Limits,
     *,
     cancels: Mapping[int, int] | None = None,
@@ -144,7 +144,7 @@ def serve(
     """Serve the requests at their arrivals, cancel some at their times (ns), and check everything on the way."""
     env, backend = simpy.Environment(0), backend or SmallBackend()
     state, recorder = CheckedState(limits), Recorder()
-    engine = CheckedEngine(env, state, POLICIES[policy], backend, recorder, fast_path=fast_path)
+    engine = CheckedEngine(env, state, acting(policy), backend, recorder, fast_path=fast_path)
     served: dict[int, ServedRequest] = {}
     for asked in requests:
         env.process(_send(env, engine, asked, served))
@@ -152,13 +152,13 @@ def serve(
         env.process(_cancel(env, engine, id, time, served))
     env.run()
     stuck = list(recorder.under_way)
-    named = named_blockers(state, POLICIES[policy])
+    named = named_blockers(state, acting(policy), int(env.now))
     assert set(named) == set(stuck)
     for r in stuck:
         recorder.leave_unfinished(r, "stalled", named[r])
     blocked = {r.id: reason for r, reason in named.items()}
     verdict = "stalled" if stuck else "finished"
-    return Served(state, POLICIES[policy], recorder, served, backend.steps, verdict, blocked)
+    return Served(state, acting(policy), recorder, served, backend.steps, verdict, blocked)
 
 
 def _send(
