@@ -7,7 +7,7 @@ import pytest
 from checks import assert_clean, everyone
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from rules import POLICIES, Desk, Sized, limits, request
+from rules import POLICIES, SAFE, Desk, Sized, limits, request
 from servers import Served, SmallBackend, serve
 from small_loads import Load, loads, unlimited
 
@@ -93,7 +93,7 @@ def assert_everybody_can_leave(run: Served) -> None:
     assert_clean(run.state)
 
 
-@pytest.mark.parametrize("policy", ["unbudgeted", "footprint"])
+@pytest.mark.parametrize("policy", ["unbudgeted", *SAFE])
 @RANDOM
 @given(load=loads(cancelled=False))
 def test_no_livelock_and_no_stall_where_there_is_no_reason_for_one(policy: str, load: Load) -> None:
