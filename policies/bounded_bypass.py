@@ -11,6 +11,8 @@ from policies.sentences import encode_first_come, prefill_in_order
 from policies.serving import UNBOUNDED
 from policies.starting import Starting
 
+Seconds = Annotated[float, Field(ge=0, le=1e9, allow_inf_nan=False)]
+
 
 class BoundedBypass(Policy):
     """Starts requests in order and skips those for which KV blocks, encoder rows or the gate leave no room yet.
@@ -23,7 +25,7 @@ class BoundedBypass(Policy):
     source: ClassVar[str] = "vLLM PRs #33499 (bound of 8 bypasses) and #35852: skip what is blocked"
 
     max_bypasses: Annotated[int, Field(ge=0, le=2**40)] = 8  # later requests that may start before a blocked one
-    max_wait: Annotated[float, Field(ge=0, le=1e9, allow_inf_nan=False)] | None = None  # seconds; left out: no bound
+    max_wait: Seconds | None = None  # seconds after its arrival in which others may pass a request; left out: forever
 
     def schedule(self, builder: PlanBuilder) -> None:
         starting = Starting(builder)

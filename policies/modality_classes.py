@@ -19,8 +19,8 @@ class ModalityClass(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    weight: Points  # points at arrival
-    ageing: Points  # points more for each second since
+    weight: Points  # at arrival
+    ageing: Points  # more for each second since
 
 
 class ModalityClasses(Policy):
