@@ -23,6 +23,27 @@ class ModalityClass(BaseModel):
     ageing: Points  # more for each second since
 
 
+class Text(ModalityClass):
+    """Requests without items."""
+
+    weight: Points = 4
+    ageing: Points = 1
+
+
+class Light(ModalityClass):
+    """Requests with few or small images."""
+
+    weight: Points = 2
+    ageing: Points = 1
+
+
+class Heavy(ModalityClass):
+    """All others."""
+
+    weight: Points = 0
+    ageing: Points = 2
+
+
 class ModalityClasses(Policy):
     """Starts, encodes and prefills by points: those of a request's class at arrival, and more with every second.
 
@@ -34,9 +55,9 @@ class ModalityClasses(Policy):
     kind: Literal["modality_classes"] = "modality_classes"
     source: ClassVar[str] = "after RPS-Serve (TCM-Serve), arXiv 2603.26498: modality classes with ageing"
 
-    text: ModalityClass = ModalityClass(weight=4, ageing=1)  # points of requests without items
-    light: ModalityClass = ModalityClass(weight=2, ageing=1)  # points of requests with few or small images
-    heavy: ModalityClass = ModalityClass(weight=0, ageing=2)  # points of all others
+    text: Text = Text()  # points of requests without items
+    light: Light = Light()  # points of requests with few or small images
+    heavy: Heavy = Heavy()  # points of all others
     light_max_encoder_tokens: Annotated[int, Field(ge=0, le=2**40)] = 4096  # of all images of a light request
 
     def schedule(self, builder: PlanBuilder) -> None:

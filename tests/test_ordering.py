@@ -10,16 +10,16 @@ from small_loads import Load, loads
 from test_fast_path import assert_paths_agree, assert_same, scenario
 
 from policies import BoundedBypass, DecodeFirst, ModalityClasses, ShortestEncoderFirst, SloAware
-from policies.modality_classes import ModalityClass
+from policies.modality_classes import Heavy, Light, Text
 from policies.policy import FOREVER, Policy
 from workloads.request import Request
 
 RANDOM = settings(max_examples=80, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
 SECOND = 1000 * MS
 RESTLESS = ModalityClasses(  # every class overtakes another one within milliseconds
-    text=ModalityClass(weight=1, ageing=0),
-    light=ModalityClass(weight=0, ageing=300),
-    heavy=ModalityClass(weight=0, ageing=999),
+    text=Text(weight=1, ageing=0),
+    light=Light(weight=0, ageing=300),
+    heavy=Heavy(weight=0, ageing=999),
     light_max_encoder_tokens=5,
 )
 HASTY = SloAware(short_ttft=0.002, long_ttft=0.0075, short_request_token_threshold=5, late="last")
@@ -34,9 +34,9 @@ VARIANTS: tuple[Policy, ...] = (
     DecodeFirst(chunk_size=1),
     DecodeFirst(chunk_size=3),
     ModalityClasses(  # the small overtake: only then there may be room for one that was not first before
-        text=ModalityClass(weight=0, ageing=4),
-        light=ModalityClass(weight=2, ageing=2),
-        heavy=ModalityClass(weight=3, ageing=1),
+        text=Text(weight=0, ageing=4),
+        light=Light(weight=2, ageing=2),
+        heavy=Heavy(weight=3, ageing=1),
         light_max_encoder_tokens=1500,
     ),
     SloAware(short_ttft=0.5, long_ttft=1.5, short_request_token_threshold=400, late="last"),
@@ -114,7 +114,7 @@ def test_settings_keep_the_fast_path_on_larger_loads(policy: Policy, arrivals: s
 
 OVERTAKING = {  # the second waiting request passes the first one after 20 ms of waiting, or of lateness
     "modality_classes": ModalityClasses(
-        text=ModalityClass(weight=1, ageing=0), heavy=ModalityClass(weight=0, ageing=50), light_max_encoder_tokens=0
+        text=Text(weight=1, ageing=0), heavy=Heavy(weight=0, ageing=50), light_max_encoder_tokens=0
     ),
     "slo_aware": SloAware(short_ttft=0.0205, late="last"),
 }
@@ -166,12 +166,12 @@ def stream_of_small_ones(large: Request, count: int = 200) -> list[Request]:
     [
         (ShortestEncoderFirst(ageing=0), True),
         (ShortestEncoderFirst(ageing=1000), False),
-        (ModalityClasses(light_max_encoder_tokens=10, heavy=ModalityClass(weight=0, ageing=0)), True),
+        (ModalityClasses(light_max_encoder_tokens=10, heavy=Heavy(weight=0, ageing=0)), True),
         (
             ModalityClasses(
                 light_max_encoder_tokens=10,
-                light=ModalityClass(weight=1, ageing=10),
-                heavy=ModalityClass(weight=0, ageing=20),
+                light=Light(weight=1, ageing=10),
+                heavy=Heavy(weight=0, ageing=20),
             ),
             False,
         ),
@@ -225,9 +225,13 @@ def test_classes_say_when_they_change_their_minds(first: str) -> None:
     assert order(policy, heavy, text, at=when)[0] == heavy.id
 
 
+def test_a_class_keeps_what_is_not_set() -> None:
+    assert ModalityClasses.model_validate({"heavy": {"weight": 1}}).heavy == Heavy(weight=1, ageing=2)
+
+
 def test_equal_ageing_never_changes_the_order() -> None:
-    even = ModalityClass(weight=1, ageing=1)
-    policy = ModalityClasses(text=even, light=even, heavy=even)
+    even = {"weight": 1, "ageing": 1}
+    policy = ModalityClasses.model_validate({"text": even, "light": even, "heavy": even})
     desk = Desk(policy, limits(max_num_seqs=1))
     desk.submit(request(0, [Sized(5000, 1)]), request(1))
     assert policy.stable_until(desk.builder()) == FOREVER
