@@ -19,12 +19,18 @@ class AdmissionGate:
             self._charge(request, builder.missing(request))
 
     def admits(self, request: RequestState) -> bool:
-        cache = self.builder.state.cache
-        missing = [i for i, key in enumerate(request.keys) if not ((entry := cache.get(key)) and entry.ready)]
-        if missing and not self._fits(request, missing[0]):
+        if not self.would_admit(request):
             return False
-        self._charge(request, missing)
+        self._charge(request, self._to_encode(request))
         return True
+
+    def would_admit(self, request: RequestState) -> bool:
+        missing = self._to_encode(request)
+        return not missing or self._fits(request, missing[0])
+
+    def _to_encode(self, request: RequestState) -> list[int]:
+        cache = self.builder.state.cache
+        return [i for i, key in enumerate(request.keys) if not ((entry := cache.get(key)) and entry.ready)]
 
     def _fits(self, request: RequestState, index: int) -> bool:
         return self.items_left > 0 and self._cost(request, index) <= self.tokens_left

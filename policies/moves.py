@@ -18,10 +18,19 @@ def admit(state: ServingState, plan: IterationPlan) -> None:
         if state.waiting[0] is request:
             state.waiting.popleft()
         else:
-            state.waiting.remove(request)
+            _overtake(state, request)
         request.order = state.num_admitted
         state.num_admitted += 1
         state.contexts[request] = None
+
+
+def _overtake(state: ServingState, request: RequestState) -> None:
+    """Out of turn: those before it in the queue remember that one more has passed them."""
+    for passed in state.waiting:
+        if passed is request:
+            break
+        passed.num_overtaken += 1
+    state.waiting.remove(request)
 
 
 def preempt(state: ServingState, plan: IterationPlan) -> None:

@@ -43,7 +43,7 @@ class IterationPlan:
     refreshed: Collection[Key] = ()  # outputs that count as released just now, in this order
 
     def __init__(self, decode: DecodeCohort | None = None) -> None:
-        self.admitted: list[RequestState] = []  # leave the waiting queue, in its order
+        self.admitted: list[RequestState] = []  # leave the waiting queue, in order of admission
         self.preempted: list[RequestState] = []  # give back everything and start over
         self.attached: list[tuple[RequestState, int]] = []  # items held at no cost: cached, or encoded by another owner
         self.charged: list[tuple[RequestState, int]] = []  # items whose rows are charged before they are encoded

@@ -30,6 +30,7 @@ class RequestState:
     num_encodes = 0
     num_cache_hits = 0  # items that prefill passed without their having been encoded for this request
     num_preemptions = 0
+    num_overtaken = 0  # requests that were admitted before it although they stood behind it in the waiting queue
 
     def __init__(self, request: Request) -> None:
         self.request = request

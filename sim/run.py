@@ -71,7 +71,7 @@ def serve(world: World, notes: list[str]) -> Run:
 def _close(world: World, verdict: str) -> dict[int, str]:
     """Whoever is left gets a row that says so, with its blocker if nothing could happen any more."""
     status = "stalled" if verdict == "stalled" else "unfinished"
-    reasons = blockers(world.state, world.scenario.policy) if verdict == "stalled" else {}
+    reasons = blockers(world.state, world.scenario.policy, now(world.env)) if verdict == "stalled" else {}
     for request in list(world.recorder.under_way):
         world.recorder.leave_unfinished(request, status, reasons.get(request, f"the run was {verdict}"))
     return {request.id: reason for request, reason in reasons.items()}

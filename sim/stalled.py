@@ -7,9 +7,9 @@ from policies.request_state import RequestState
 from policies.serving import ServingState
 
 
-def blockers(state: ServingState, policy: Policy) -> dict[RequestState, str]:
+def blockers(state: ServingState, policy: Policy, now: int = 0) -> dict[RequestState, str]:
     """For every request in the engine, what it waits for, in one line; asks the policy once more, changes nothing."""
-    builder = PlanBuilder(state, 0)
+    builder = PlanBuilder(state, now)
     policy.schedule(builder)
     blocked = builder.plan.blocked
     reasons = {r: _blocked(state, builder, r, blocked[r]) for r in (*builder.contexts, *state.waiting) if r in blocked}

@@ -86,7 +86,7 @@ def fingerprint(state: ServingState) -> Any:
         "joined",
         "last_step",
     )
-    counts = ("num_encodes", "num_cache_hits", "num_preemptions")
+    counts = ("num_encodes", "num_cache_hits", "num_preemptions", "num_overtaken")
     requests = [
         (
             *(getattr(r, name) for name in (*fields, *counts)),
@@ -198,10 +198,10 @@ class CheckedState(ServingState):
                     assert entry.ready or entry.key in launched, "prefill goes past an item that is not ready"
 
 
-def named_blockers(state: ServingState, policy: Policy) -> dict[RequestState, str]:
+def named_blockers(state: ServingState, policy: Policy, now: int) -> dict[RequestState, str]:
     """The blocker of every request in the engine; asking for it changes nothing."""
     before = fingerprint(state)
-    named = blockers(state, policy)
+    named = blockers(state, policy, now)
     assert fingerprint(state) == before
     assert set(named) == set(everyone(state)), "somebody waits and nobody can say what for"
     assert all(named.values())

@@ -6,10 +6,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from acting import acting
 from checks import CheckedState
 
-import policies
-from policies import HfRows, Sglang, TrtChunkDemand, TrtMain
 from policies.builder import PlanBuilder
 from policies.limits import Limits
 from policies.plan import IterationPlan
@@ -20,22 +19,6 @@ from policies.vllm_rules import VllmRules
 from workloads.request import MultimodalItem, Request
 
 MS = 1_000_000  # nanoseconds
-POLICIES: dict[str, Policy] = {policy.kind: policy for policy in (policy() for policy in policies.POLICIES)}
-VARIANTS: dict[str, Policy] = {  # options that change what a policy does
-    "hf_rows, prompts first": HfRows(scheduler="prefill_first"),
-    "hf_rows, inputs kept": HfRows(keep_inputs=True),
-    "sglang, mixed": Sglang(enable_mixed_chunk=True, new_token_ratio=0),
-    "sglang, skipping": Sglang(skip_blocked=True),
-    "trt_main, eager": TrtMain(encoder_scheduling_policy="EAGER", chunk_unit_size=3),
-    "trt_chunk_demand, eager": TrtChunkDemand(encoder_scheduling_policy="EAGER"),
-    "trt_chunk_demand, in units": TrtChunkDemand(chunk_unit_size=3),
-    "trt_chunk_demand, v2": TrtChunkDemand(use_kv_cache_manager_v2=True),
-    "trt_chunk_demand, mended": TrtChunkDemand(chunk_unit_size=3, mended=True, use_kv_cache_manager_v2=True),
-}
-EVERY = POLICIES | VARIANTS
-BUDGETED = ("fcfs", "head_of_line", "eager", "footprint", "trt_main")  # whole requests, within the encoder's budgets
-VLLM = ("vllm", "vllm_priority")
-WHOLE = ("unbudgeted", *BUDGETED)  # wait for all items of a request
 
 
 class Sized(NamedTuple):
@@ -103,11 +86,11 @@ class Desk:
 
     policy: str | Policy
     limits: Limits
+    now: int = 0  # nanoseconds
     state: ServingState = field(init=False)
 
     def __post_init__(self) -> None:
-        self._policy = EVERY[self.policy] if isinstance(self.policy, str) else self.policy
-        self.state = checked_state(self._policy, self.limits)
+        self.state = checked_state(acting(self.policy), self.limits)
 
     def submit(self, *requests: Request) -> list[RequestState]:
         states = [RequestState(asked) for asked in requests]
@@ -116,11 +99,11 @@ class Desk:
         return states
 
     def builder(self) -> PlanBuilder:
-        return PlanBuilder(self.state, 0)
+        return PlanBuilder(self.state, self.now)
 
     def draft(self) -> IterationPlan:
         builder = self.builder()
-        self._policy.schedule(builder)
+        acting(self.policy).schedule(builder)
         return builder.plan
 
     def step(self) -> Step:

@@ -9,8 +9,9 @@ from typing import Any
 
 import pandas as pd
 import simpy
+from acting import acting
 from checks import CheckedState, check, content, everyone, fingerprint, named_blockers
-from rules import EVERY, Step, checked_state
+from rules import Step, checked_state
 
 from policies.limits import Limits
 from policies.plan import IterationPlan
@@ -42,7 +43,7 @@ class CheckedEngine(Engine):
         prepared = {r for r in self.recorder.under_way if r.prepared >= 0}
         assert prepared == set(everyone(self.state)), "a request is lost, or left and still there"
         if not (plan or plan.changes_alone):
-            named_blockers(self.state, self.policy)
+            named_blockers(self.state, self.policy, start)
         return plan
 
 
@@ -144,7 +145,7 @@ def serve(
 ) -> Served:
     """Serve the requests at their arrivals, cancel some at their times (ns), and check everything on the way."""
     env, backend = simpy.Environment(0), backend or SmallBackend()
-    policy = EVERY[policy] if isinstance(policy, str) else policy
+    policy = acting(policy)
     state, recorder = checked_state(policy, limits), Recorder()
     engine = CheckedEngine(env, state, policy, backend, recorder, fast_path=fast_path)
     served: dict[int, ServedRequest] = {}
@@ -154,7 +155,7 @@ def serve(
         env.process(_cancel(env, engine, id, time, served))
     env.run()
     stuck = list(recorder.under_way)
-    named = named_blockers(state, policy)
+    named = named_blockers(state, policy, int(env.now))
     assert set(named) == set(stuck)
     for r in stuck:
         recorder.leave_unfinished(r, "stalled", named[r])

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+from acting import EVERY
 from hypothesis import strategies as st
-from rules import EVERY, MS, Sized, request
+from rules import MS, Sized, request
 
 from policies.limits import Limits
 from workloads.request import Request

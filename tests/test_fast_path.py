@@ -7,9 +7,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from acting import EVERY, POLICIES
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
-from rules import EVERY, POLICIES, Sized, limits, request
+from rules import Sized, limits, request
 from servers import Served, SmallBackend, serve
 from small_loads import Load, loads, resolved
 

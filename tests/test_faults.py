@@ -5,8 +5,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from acting import BUDGETED, POLICIES, VLLM
 from checks import assert_clean
-from rules import BUDGETED, MS, POLICIES, VLLM, Desk, Sized, Step, limits, request
+from rules import MS, Desk, Sized, Step, limits, request
 from servers import serve
 
 from policies.feasible import why_never

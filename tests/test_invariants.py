@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from acting import EVERY, SAFE
 from checks import assert_clean, content, everyone
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from rules import EVERY, Desk, Sized, limits, request
+from rules import Desk, Sized, limits, request
 from servers import Served, SmallBackend, serve
 from small_loads import Load, loads, resolved
 
@@ -98,7 +99,7 @@ def assert_everybody_can_leave(run: Served) -> None:
     assert_clean(run.state)
 
 
-@pytest.mark.parametrize("policy", ["unbudgeted", "footprint", "trt_main", "sglang", "hf_rows, inputs kept"])
+@pytest.mark.parametrize("policy", ["unbudgeted", "sglang", "hf_rows, inputs kept", *SAFE])
 @RANDOM
 @given(load=loads(cancelled=False))
 def test_no_livelock_and_no_stall_where_there_is_no_reason_for_one(policy: str, load: Load) -> None:

@@ -5,7 +5,7 @@ from itertools import combinations
 from pathlib import Path
 
 import pytest
-from rules import WHOLE
+from acting import ALIKE, IN_ORDER
 
 from policies import POLICIES
 from sim import Run, Scenario, run
@@ -94,10 +94,10 @@ def test_bursty_images_binds_both_caches() -> None:
 
 def test_bursty_images_trades_ttft_for_itl() -> None:
     """Eager gives the steadiest decodes and the longest waits, footprint waits least of the budgeted ones."""
-    figures = {kind: under("bursty_images", kind).summary for kind in WHOLE}
+    figures = {kind: under("bursty_images", kind).summary for kind in IN_ORDER}
     assert min(figures, key=lambda kind: figures[kind]["p99_itl_ms"]) == "eager"
     assert max(figures, key=lambda kind: figures[kind]["p90_ttft_ms"]) == "eager"
-    assert min(WHOLE[1:], key=lambda kind: figures[kind]["p90_ttft_ms"]) == "footprint"
+    assert min(IN_ORDER[1:], key=lambda kind: figures[kind]["p90_ttft_ms"]) == "footprint"
 
 
 def test_light_load_and_text_need_no_policy() -> None:
@@ -106,8 +106,7 @@ def test_light_load_and_text_need_no_policy() -> None:
         for figure in ("request_throughput", "median_ttft_ms", "p99_ttft_ms", "mean_tpot_ms", "p99_tpot_ms"):
             assert after[figure] == pytest.approx(before[figure], rel=1e-3)
     few = ("workload.num_requests", 100)
-    decodes_beside = [kind for kind in KINDS if kind != "sglang"]  # which lets no decode run beside a prompt
-    assert len({under("text_only", kind, few).decisions for kind in decodes_beside}) == 1
+    assert len({under("text_only", kind, few).decisions for kind in ALIKE}) == 1
     assert under("text_only", "head_of_line", few).summary["total_encoder_tokens"] == 0
 
 
