@@ -64,10 +64,23 @@ class ModalityClasses(Policy):
         serve_by(builder, lambda r: self._urgency(r, builder.now))
 
     def stable_until(self, builder: PlanBuilder) -> int:
-        """When first somebody overtakes the one before: only neighbours can be the first to change places."""
-        waiting = builder.waiting if builder.has_seats else ()
-        ordered = sorted((*builder.contexts, *waiting), key=lambda r: self._urgency(r, builder.now))
+        """When first somebody overtakes the one before: only neighbours can be the first to change places.
+
+        Of those who wait it only matters who is first, and within a class that is always the same one.
+        """
+        heads = self._heads(builder) if builder.has_seats else []
+        ordered = sorted((*builder.contexts, *heads), key=lambda r: self._urgency(r, builder.now))
         return min((self._overtaken(*pair, builder.now) for pair in pairwise(ordered)), default=FOREVER)
+
+    def _heads(self, builder: PlanBuilder) -> list[RequestState]:
+        """The first to wait of each class."""
+        heads: dict[type[ModalityClass], RequestState] = {}
+        for request in builder.waiting:
+            own = type(self._class_of(request))
+            head = heads.get(own)
+            if head is None or (request.arrival, request.id) < (head.arrival, head.id):
+                heads[own] = request
+        return [*heads.values()]
 
     def _urgency(self, request: RequestState, now: int) -> tuple[int, int, int]:
         return -self._points(request, now), request.arrival, request.id
@@ -89,5 +102,6 @@ class ModalityClasses(Policy):
     def _class_of(self, request: RequestState) -> ModalityClass:
         if not request.items:
             return self.text
-        light = sum(item.encoder_tokens for item in request.items) <= self.light_max_encoder_tokens
-        return self.light if light and all(item.modality == "image" for item in request.items) else self.heavy
+        if request.encoder_tokens > self.light_max_encoder_tokens:
+            return self.heavy
+        return self.heavy if "video" in request.modalities else self.light

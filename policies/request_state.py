@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from policies.blocks import no_blocks
-from workloads.request import Request
+from workloads.request import Modality, Request
 
 if TYPE_CHECKING:
     from policies.encoder_cache import EncoderEntry, Key
@@ -56,6 +57,15 @@ class RequestState:
     def use_own_keys(self) -> None:
         """Share no encoder output with anybody, not even between equal items."""
         self.keys = tuple(("temporary", self.id, index) for index in range(len(self.items)))
+
+    @cached_property
+    def encoder_tokens(self) -> int:
+        """Pre-merger, of all its items."""
+        return sum(item.encoder_tokens for item in self.items)
+
+    @cached_property
+    def modalities(self) -> frozenset[Modality]:
+        return frozenset(item.modality for item in self.items)
 
     @property
     def remaining(self) -> int:

@@ -37,6 +37,10 @@ def _encoder_work(builder: PlanBuilder, request: RequestState) -> int:
     """Encoder tokens of the items that are neither there nor cached, each content once."""
     if not request.num_items_ahead:
         return 0
-    cache = builder.state.cache
-    missing = {request.keys[index]: request.items[index].encoder_tokens for index in builder.missing(request)}
-    return sum(tokens for key, tokens in missing.items() if not ((entry := cache.get(key)) and entry.ready))
+    entries, keys, items = builder.state.cache.entries, request.keys, request.items
+    tokens = {}
+    for index in builder.missing(request) if request.holds else range(request.next_item, len(items)):
+        entry = entries.get(keys[index])
+        if entry is None or not entry.ready:
+            tokens[keys[index]] = items[index].encoder_tokens
+    return sum(tokens.values())
