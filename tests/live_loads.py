@@ -131,6 +131,7 @@ def run_recorded(asked: Scenario, loaded: LoadedModel) -> Recorded:
     run = serve(world, checked.notes)
     seen["preempted"] = int(run.requests.num_preemptions.sum())
     seen["hits"] = int(run.requests.num_cache_hits.sum())
+    seen["held back"] = sum('"held_back"' in plan for plan in world.plans)
     return Recorded(LiveRun(run, world.plans, answers_of(world), world), logits, seen)
 
 

@@ -13,7 +13,7 @@ import torch
 from live_loads import Recorded, Reference, random_requests, run_recorded, scenario, tight_engine, tiny
 
 from policies import POLICIES
-from workloads.request import Request
+from workloads.request import MultimodalItem, Request
 
 NAMES = [policy().kind for policy in POLICIES]
 SEEDS = range(40)
@@ -87,3 +87,15 @@ def test_options_of_engines_change_no_token(
     tight = {**tight_engine(rng, requests), **engine}
     run = run_recorded(scenario(requests, tight, policy, tmp_path), model())
     assert assert_exact(requests, run) == len(requests) or run.live.run.verdict == "stalled"
+
+
+@pytest.mark.parametrize("policy", ["vllm", "vllm_priority"])
+def test_a_decode_that_was_held_back_goes_on_as_it_would_have(policy: str, tmp_path: Path) -> None:
+    """Rows for one image: 1 stops before its second, so 2 starts and decodes, until 1 takes all that 0 leaves."""
+    images = tuple(
+        MultimodalItem(key, "image", (1, 4, 6), offset, 6, 24, 6, 24 * 196) for key, offset in (("a", 2), ("b", 10))
+    )
+    requests = [Request(0, 0, 3, 12), Request(1, 0, 40, 4, images), Request(2, 0, 3, 8)]
+    engine = {"max_num_seqs": 4, "max_num_batched_tokens": 16, "num_kv_blocks": 50, "encoder_cache_rows": 6}
+    run = run_recorded(scenario(requests, engine, policy, tmp_path), model())
+    assert assert_exact(requests, run) == 3 and run.seen["held back"] == 1
