@@ -20,7 +20,7 @@ class AdmissionGate:
 
     def admits(self, request: RequestState) -> bool:
         cache = self.builder.state.cache
-        missing = [i for i, key in enumerate(request.keys) if not ((entry := cache.get(key)) and entry.ready)]
+        missing = [i for i, key in enumerate(request.keys) if (entry := cache.get(key)) is None or entry.pending]
         if missing and not self._fits(request, missing[0]):
             return False
         self._charge(request, missing)

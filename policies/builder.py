@@ -81,8 +81,8 @@ class PlanBuilder(EncoderDraft):
 
     def _covers(self, request: RequestState, end: int) -> bool:
         """Whether all items that begin before `end` are there."""
-        missing = self.missing(request)
-        return not missing or request.items[missing[0]].offset >= end
+        unready = self.unready(request)
+        return not unready or request.items[unready[0]].offset >= end
 
     def preempt(self, request: RequestState) -> bool:
         """Take everything back from a started request; it computes its tokens again later."""

@@ -37,15 +37,26 @@ class EncoderDraft:
         return missing
 
     def ready(self, request: RequestState) -> bool:
-        """Whether every item is there when this iteration's prefill begins (encoding comes before it)."""
-        return not request.num_items_ahead or not self.missing(request)
+        """Whether every item is there when this iteration's prefill begins."""
+        return not request.num_items_ahead or not self.unready(request)
+
+    def unready(self, request: RequestState) -> list[int]:
+        """Items not passed yet that will not be there when this iteration's prefill begins.
+
+        Encoding comes before it, but on a side stream: then also what is in flight, or would be.
+        """
+        missing = self.missing(request)
+        if not self.state.overlaps:
+            return missing
+        get, ahead = self.state.cache.get, range(request.next_item, len(request.items))
+        return [i for i in ahead if i in missing or (entry := get(request.keys[i])) is None or not entry.ready]
 
     def attach(self, request: RequestState, index: int) -> bool:
         """Hold an output that is there already, or being encoded in this draft: no budget is spent."""
         key = request.keys[index]
         if key not in self._encoding:
             entry = self.state.cache.get(key)
-            if entry is None or not entry.ready or not self._revive(key, entry.num_holds, entry.num_rows):
+            if entry is None or entry.pending or not self._revive(key, entry.num_holds, entry.num_rows):
                 return False
         self.plan.attached.append((request, index))
         self._obtain(request, index)
@@ -123,7 +134,7 @@ class EncoderDraft:
         self._claimed.update(request.keys[i] for i in missing)
         for index in missing:
             entry = self.state.cache.get(request.keys[index])
-            if entry is not None and entry.ready:
+            if entry is not None and not entry.pending:
                 self.plan.attached.append((request, index))
                 self._obtain(request, index)
             else:

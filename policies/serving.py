@@ -35,6 +35,8 @@ def _number(limit: int | str | None) -> int:
 class ServingState:
     """The one thing that changes. `begin` and `complete` bracket a launch; arrivals and aborts come between drafts."""
 
+    overlaps = False  # whether outputs may be in flight when an iteration is drafted
+
     def __init__(self, limits: Limits) -> None:
         """`limits` as resolved, with a number of KV blocks."""
         assert limits.num_kv_blocks is not None, "resolve the number of KV blocks first"
@@ -143,7 +145,7 @@ class ServingState:
             return NOTHING
         emitted: list[RequestState] = []
         if plan.encode:
-            encoded(self.cache, plan, failed)
+            self._encoded(plan, failed)
         for request in failed:
             self.abort(request)
         for request, num_tokens in plan.prefill:
@@ -152,6 +154,9 @@ class ServingState:
         for request in finished:
             self._give_back(request)
         return Completed(emitted, finished, failed)
+
+    def _encoded(self, plan: IterationPlan, failed: Sequence[RequestState]) -> None:
+        encoded(self.cache, plan, failed)
 
     def _computed(
         self, request: RequestState, num_tokens: int, emitted: list[RequestState], finished: list[RequestState]

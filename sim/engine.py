@@ -81,6 +81,13 @@ class Engine:
             self._idle.succeed()
             self._idle = None
 
+    def _rest(self, plan: IterationPlan, start: int) -> Generator[simpy.Event, None, int]:
+        """There is nothing to run until something happens; returns when that is."""
+        self._idle = self.env.event()
+        yield self._idle
+        self.recorder.waited(plan, now(self.env) - start)
+        return now(self.env)
+
     def _serve(self) -> Generator[simpy.Event, None, None]:
         env, state, recorder, all_decode = self.env, self.state, self.recorder, self._all_decode
         start = now(env)
@@ -113,10 +120,7 @@ class Engine:
                 if outcome.failed and self.end_when_out_of_memory:
                     raise OutOfMemoryError(outcome.reason)
             else:
-                self._idle = env.event()
-                yield self._idle
-                recorder.waited(plan, now(env) - start)
-                start = now(env)
+                start = yield from self._rest(plan, start)
 
     def _launch(self, plan: IterationPlan, start: int, upcoming: float) -> Outcome:
         state, backend, repeats, horizon = self.state, self.backend, 1, 0

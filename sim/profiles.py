@@ -3,10 +3,11 @@
 import hashlib
 from difflib import get_close_matches
 from pathlib import Path
+from typing import Annotated
 
-from pydantic import PrivateAttr, ValidationError
+from pydantic import Field, PrivateAttr, ValidationError
 
-from sim.figures import Coefficients, Corrections, Device, HeldOut, Memory, Range, Source
+from sim.figures import Coefficients, Corrections, Device, HeldOut, Memory, Range, Source, Stated
 from workloads.errors import InputError
 from workloads.frozen import Frozen
 
@@ -27,6 +28,7 @@ class Profile(Frozen):
     range: Range
     held_out: HeldOut
     memory: Memory
+    interference: Stated[Annotated[float, Field(ge=1, le=100)]] | None = None  # of a side stream, both ways
     _digest: str = PrivateAttr(default="")
 
     @property

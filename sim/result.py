@@ -35,6 +35,7 @@ class Run:
         self.decisions = world.recorder.decisions.digest  # equal where no plan ever differed
         self.allocation_failures = world.backend.allocation_failures
         self.peak_encoder_bytes = world.backend.peak_encoder_bytes
+        self.encoder_spans = world.encoder_spans  # of a side stream, in ns
         self.num_iterations = world.recorder.iterations.num_iterations
         self._log = world.recorder.iterations
         self._requests = world.recorder.requests
@@ -105,6 +106,7 @@ class Run:
             warmup_requests=measure.warmup_requests,
             warmup=measure.warmup,
             decode_steps=self._log.decode_log(),
+            encoder_spans=self.encoder_spans,
         )
         memory = {"allocation_failures": self.allocation_failures, "peak_encoder_bytes": self.peak_encoder_bytes}
         return {**figures, **memory}

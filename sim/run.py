@@ -15,6 +15,7 @@ from sim.result import Run
 from sim.scenario import Scenario
 from sim.stalled import blockers
 from sim.world import Resolved, World, resolve
+from sim.worlds import world_of
 from workloads.errors import InputError
 from workloads.frozen import LATEST
 
@@ -43,7 +44,7 @@ def simulate(scenario: Scenario, *, progress: Progress | None = None) -> Run:
 
 def simulate_resolved(checked: Resolved, *, progress: Progress | None = None) -> Run:
     """As `simulate`, of a scenario that has been resolved before."""
-    return serve(World(checked.scenario, checked.profile, progress), checked.notes)
+    return serve(world_of(checked, progress), checked.notes)
 
 
 def serve(world: World, notes: list[str]) -> Run:

@@ -48,4 +48,6 @@ def _holders(state: ServingState, request: RequestState) -> str:
 def _unblocked(builder: PlanBuilder, request: RequestState) -> str:
     if builder.missing(request):
         return "waits for its items, behind a request whose KV blocks are not free"
+    if not builder.ready(request):
+        return "waits for its items, which are being encoded on the side stream"
     return f"waits for KV blocks: {request.remaining} tokens to prefill, {builder.free_blocks} blocks free"

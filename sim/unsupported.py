@@ -13,7 +13,6 @@ NOT_BUILT = {
     "a limit on the model's length": ("max_model_len", "max_seq_len"),
     "CUDA graph padding": ("cuda_graph_sizes", "cudagraph_capture_sizes"),
     "disaggregated serving": ("disaggregated", "disaggregation", "kv_transfer_config", "ec_transfer_config"),
-    "encoder side streams": ("encoder_side_stream_max_ahead",),
 }
 _FEATURE = {key: feature for feature, keys in NOT_BUILT.items() for key in keys}
 

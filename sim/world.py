@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 import simpy
 
-from policies.limits import MAX_BLOCKS, Limits
+from policies.limits import MAX_BLOCKS, Interference, Limits
 from policies.serving import ServingState
 from sim.backend import AccountingBackend
 from sim.clients import open_loop, start_users
@@ -41,11 +41,23 @@ def resolve(scenario: Scenario) -> Resolved:
     limits, notes = scenario.engine.resolve(largest_item=largest, row_bytes=row_bytes, budgeted=budgeted)
     if limits.num_kv_blocks is None:
         limits = limits.model_copy(update={"num_kv_blocks": _kv_blocks(scenario, limits, profile)})
+    if limits.encoder_side_stream_max_ahead and limits.encoder_side_stream_interference is None:
+        shared = _interference(profile)
+        limits = limits.model_copy(update={"encoder_side_stream_interference": shared})
+        notes.append(f"encoder_side_stream_interference {shared.factor:g}: {shared.source}")
     if largest is not None and scenario.front_end == FrontEnd():
         notes.append("front_end costs nothing: images are prepared in no time")
     if profile.model != model.name:
         notes.append(f"priced as {profile.model}: profile {scenario.profile} was not measured on {model.name}")
     return Resolved(scenario.model_copy(update={"engine": limits}), profile, notes)
+
+
+def _interference(profile: Profile) -> Interference:
+    """What the profile states, or halfway between perfect overlap (1) and taking turns (2)."""
+    stated = profile.interference
+    if stated is None:
+        return Interference(factor=1.5, source="an assumption, halfway between perfect overlap and taking turns")
+    return Interference(factor=stated.value, source=stated.source)
 
 
 def _kv_blocks(scenario: Scenario, limits: Limits, profile: Profile) -> int:
@@ -68,7 +80,9 @@ class World:
     Another world overrides what differs there: the environment, the engine or the backend.
     """
 
-    engine_type = Engine
+    engine_type: type[Engine] = Engine
+    state_type: type[ServingState] = ServingState
+    recorder_type: type[Recorder] = Recorder
     stepwise = False  # one iteration at a time, whatever the scenario says
     origin = "simulated"  # what its figures are, as tables label them
 
@@ -76,8 +90,8 @@ class World:
         self.scenario = scenario
         self.profile = profile
         self.env = self._environment()
-        self.recorder = Recorder(keep_iterations=scenario.measure.iterations, progress=progress)
-        self.state = ServingState(scenario.engine)
+        self.recorder = self.recorder_type(keep_iterations=scenario.measure.iterations, progress=progress)
+        self.state = self.state_type(scenario.engine)
         self.backend = self._backend()
         self.engine = self.engine_type(
             self.env,
@@ -90,7 +104,12 @@ class World:
         )
         self._preparation = Preparation(self.env, scenario.front_end, self.engine.deliver)
         self._timeout = round((scenario.clients.timeout or 0) * 1e9)
-        self._start_clients(scenario)
+        self._start_clients()
+
+    @property
+    def encoder_spans(self) -> list[tuple[int, int]] | None:
+        """When a side stream ran (ns), where there is one: iterations do not tell."""
+        return None
 
     @property
     def source(self) -> str:
@@ -106,7 +125,8 @@ class World:
         cost, ledger = CostModel.from_profile(self.profile), MemoryLedger.from_profile(self.profile)
         return SimulatedBackend(cost, self.state, ledger, kv_bytes=kv_bytes, row_bytes=model.embedding_row_bytes)
 
-    def _start_clients(self, scenario: Scenario) -> None:
+    def _start_clients(self) -> None:
+        scenario = self.scenario
         requests = scenario.workload.requests(seed=scenario.seed, model=scenario.model)
         users = scenario.workload.closed_loop
         if users is None:

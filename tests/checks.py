@@ -45,8 +45,10 @@ def _check_rows(state: ServingState, requests: list[RequestState]) -> None:
         assert cache.entries.get(entry.key) is entry, "a held entry was evicted"
         assert entry.key == r.keys[index] and index >= r.next_item
     assert not any(r.holds for r in (*state.waiting, *state.decodes.members))
+    flying = [entry for flight in getattr(state, "flights", ()) for entry in flight]
+    assert all(cache.entries.get(entry.key) is entry and not entry.ready and not entry.pending for entry in flying)
     for entry in cache:
-        assert entry.num_holds == sum(held is entry for held, _, _ in holders)
+        assert entry.num_holds == sum(held is entry for held, _, _ in holders) + flying.count(entry)
         assert entry.rows is None or len(entry.rows) == entry.num_rows
     _check_books(state)
 
@@ -80,10 +82,11 @@ def fingerprint(state: ServingState) -> Any:
         )
         for r in everyone(state)
     ]
+    flights = [[e.key for e in flight] for flight in getattr(state, "flights", ())]
     entries = [(e.key, e.num_holds, e.ready, None if e.rows is None else tuple(e.rows)) for e in cache]
     books = (cache.held_rows, cache.pending_rows, cache.released_rows, cache.num_evictions)
     steps = (decodes.steps, decodes.context_tokens, decodes.num_blocks, decodes.num_crossing)
-    return requests, entries, list(cache.released), books, tuple(state.pool.free), steps
+    return requests, entries, flights, list(cache.released), books, tuple(state.pool.free), steps
 
 
 def content(plan: IterationPlan) -> Any:
@@ -115,7 +118,9 @@ class CheckedState(ServingState):
         completed = super().complete(plan, num_iterations, failed)
         self.completing = False
         check(self)
-        assert all(entry.ready or entry.pending for entry in self.cache), "an output is in flight after its iteration"
+        flying = [entry for flight in getattr(self, "flights", ()) for entry in flight]
+        for entry in self.cache:
+            assert entry.ready or entry.pending or entry in flying, "an output is in flight after its iteration"
         return completed
 
     def abort(self, request: RequestState) -> None:
@@ -154,7 +159,8 @@ class CheckedState(ServingState):
                 if r.items[index].offset < end:
                     entry = r.holds.get(index)
                     assert entry is not None, "prefill goes past an item that the request does not hold"
-                    assert entry.ready or entry.key in launched, "prefill goes past an item that is not ready"
+                    now = entry.key in launched and not self.overlaps
+                    assert entry.ready or now, "prefill goes past an item that is not ready"
 
 
 def named_blockers(state: ServingState, policy: Policy) -> dict[RequestState, str]:

@@ -15,18 +15,20 @@ from rules import POLICIES, Step
 from policies.limits import Limits
 from policies.plan import IterationPlan
 from policies.policy import Policy
+from policies.side_stream import SideStreamState
 from sim import Run
 from sim.backend import Outcome
 from sim.engine import Engine
 from sim.recorder import Recorder
 from sim.samples import WeightedSample
 from sim.served import ServedRequest
+from sim.side_stream import SideStream, SideStreamEngine, SideStreamRecorder
 from workloads.request import Request
 
 MANY_ITERATIONS = 3000  # more than any of these workloads needs: past it the server goes round in circles
 
 
-class CheckedEngine(Engine):
+class Checking(Engine):
     """Drafts everything twice and looks whether that changed anything; counts where every request is."""
 
     state: CheckedState
@@ -43,6 +45,18 @@ class CheckedEngine(Engine):
         if not plan:
             named_blockers(self.state, self.policy)
         return plan
+
+
+class CheckedEngine(Checking):
+    pass
+
+
+class CheckedSideStreamEngine(Checking, SideStreamEngine):
+    pass
+
+
+class CheckedSideStreamState(CheckedState, SideStreamState):
+    pass
 
 
 @dataclass
@@ -143,8 +157,8 @@ def serve(
 ) -> Served:
     """Serve the requests at their arrivals, cancel some at their times (ns), and check everything on the way."""
     env, backend = simpy.Environment(0), backend or SmallBackend()
-    state, recorder = CheckedState(limits), Recorder()
-    engine = CheckedEngine(env, state, POLICIES[policy], backend, recorder, fast_path=fast_path)
+    engine = _engine(env, POLICIES[policy], limits, backend, fast_path)
+    state, recorder = engine.state, engine.recorder
     served: dict[int, ServedRequest] = {}
     for asked in requests:
         env.process(_send(env, engine, asked, served))
@@ -159,6 +173,16 @@ def serve(
     blocked = {r.id: reason for r, reason in named.items()}
     verdict = "stalled" if stuck else "finished"
     return Served(state, POLICIES[policy], recorder, served, backend.steps, verdict, blocked)
+
+
+def _engine(env: simpy.Environment, policy: Policy, limits: Limits, backend: SmallBackend, fast_path: bool) -> Checking:
+    if not limits.encoder_side_stream_max_ahead:
+        return CheckedEngine(env, CheckedState(limits), policy, backend, Recorder(), fast_path=fast_path)
+    state, recorder = CheckedSideStreamState(limits), SideStreamRecorder()
+    engine = CheckedSideStreamEngine(env, state, policy, backend, recorder, fast_path=fast_path)
+    shared = limits.encoder_side_stream_interference
+    engine.stream = SideStream(shared.factor if shared else 1.5)
+    return engine
 
 
 def _send(

@@ -28,7 +28,7 @@ def under(name: str, kind: str, *changes: tuple[str, object]) -> Run:
 def test_which_are_shipped() -> None:
     light = {f"published_light_c{users}" for users in (1, 8, 32)}
     tables = light | {f"published_{name}" for name in ("bursty_c8", "bursty_c32", "reuse", "memory_stress")}
-    others = {"bursty_images", "deadlock", "production_mix", "text_only", "trace_replay"}
+    others = {"bursty_images", "deadlock", "production_mix", "side_stream", "text_only", "trace_replay"}
     assert tables | others <= set(NAMES)
 
 
@@ -129,6 +129,13 @@ def test_memory_stress_runs_out_of_memory_without_a_budget(kind: str) -> None:
     assert set(result.requests["status"]) == {"finished", "failed"}
     reasons = set(result.requests["reason"]) - {""}
     assert reasons and all(reason.startswith("out of memory: encoding ") for reason in reasons)
+
+
+def test_side_stream_shrinks_gaps_by_more_than_it_delays_first_tokens() -> None:
+    turns, beside = (simulated("side_stream", ("engine.encoder_side_stream_max_ahead", ahead)) for ahead in (0, 1))
+    assert beside.summary["p99_itl_ms"] < 0.7 * turns.summary["p99_itl_ms"]
+    assert turns.summary["median_ttft_ms"] < beside.summary["median_ttft_ms"] < 1.2 * turns.summary["median_ttft_ms"]
+    assert beside.summary["encoder_busy_fraction"] > turns.summary["encoder_busy_fraction"]
 
 
 def test_deadlock_stalls_wholly_under_fcfs() -> None:

@@ -1,0 +1,34 @@
+"""Which world a scenario is simulated in: one engine, or one whose encoder has a stream of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from policies.side_stream import SideStreamState
+from sim.side_stream import SideStream, SideStreamEngine, SideStreamRecorder
+from sim.world import Resolved, World
+
+
+class SideStreamWorld(World):
+    """One engine with a side stream."""
+
+    engine_type = SideStreamEngine
+    state_type = SideStreamState
+    recorder_type = SideStreamRecorder
+    engine: SideStreamEngine
+
+    def _start_clients(self) -> None:
+        interference = self.scenario.engine.encoder_side_stream_interference
+        assert interference is not None, "resolve the scenario first"
+        self.engine.stream = SideStream(interference.factor)
+        super()._start_clients()
+
+    @property
+    def encoder_spans(self) -> list[tuple[int, int]]:
+        return self.engine.stream.spans
+
+
+def world_of(checked: Resolved, progress: Callable[[int], None] | None = None) -> World:
+    """The world that a resolved scenario describes, ready to run."""
+    kind = SideStreamWorld if checked.scenario.engine.encoder_side_stream_max_ahead else World
+    return kind(checked.scenario, checked.profile, progress)
