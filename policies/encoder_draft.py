@@ -43,13 +43,20 @@ class EncoderDraft:
     def unready(self, request: RequestState) -> list[int]:
         """Items not passed yet that will not be there when this iteration's prefill begins.
 
-        Encoding comes before it, but on a side stream: then also what is in flight, or would be.
+        Encoding comes before it, unless it is on a side stream; what is in flight is not there.
         """
         missing = self.missing(request)
         if not self.state.overlaps:
             return missing
-        get, ahead = self.state.cache.get, range(request.next_item, len(request.items))
-        return [i for i in ahead if i in missing or (entry := get(request.keys[i])) is None or not entry.ready]
+        ahead = range(request.next_item, len(request.items))
+        return [index for index in ahead if index in missing or not self._there(request.keys[index])]
+
+    def _there(self, key: Key) -> bool:
+        """Of an output that is not missing."""
+        if key in self._encoding:
+            return not self.state.lands_later
+        entry = self.state.cache.get(key)
+        return entry is not None and entry.ready
 
     def attach(self, request: RequestState, index: int) -> bool:
         """Hold an output that is there already, or being encoded in this draft: no budget is spent."""

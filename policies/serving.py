@@ -36,6 +36,7 @@ class ServingState:
     """The one thing that changes. `begin` and `complete` bracket a launch; arrivals and aborts come between drafts."""
 
     overlaps = False  # whether outputs may be in flight when an iteration is drafted
+    lands_later = False  # whether those that an iteration encodes are then still in flight, too late for its prefill
 
     def __init__(self, limits: Limits) -> None:
         """`limits` as resolved, with a number of KV blocks."""

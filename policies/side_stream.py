@@ -19,7 +19,7 @@ class SideStreamState(ServingState):
     done. While `encoder_side_stream_max_ahead` batches are in flight, no item can be encoded.
     """
 
-    overlaps = True
+    overlaps = lands_later = True
     landing = 0  # how many batches are done by the end of the iteration under way; set by whoever tells the time
 
     def __init__(self, limits: Limits) -> None:

@@ -43,6 +43,7 @@ class Engine:
         self.recorder = recorder
         self.fast_path = fast_path
         self.end_when_out_of_memory = end_when_out_of_memory
+        self._told = False  # of something that takes effect at the next draft
         self._arrived: list[ServedRequest] = []
         self._cancelled: list[tuple[ServedRequest, str]] = []
         self._all_decode = IterationPlan(state.decodes)  # what there is to plan while nobody else is active
@@ -77,6 +78,7 @@ class Engine:
         return builder.plan
 
     def _wake(self) -> None:
+        self._told = True
         if self._idle is not None:
             self._idle.succeed()
             self._idle = None
@@ -96,7 +98,7 @@ class Engine:
             if upcoming <= start:  # whatever is stamped with this moment comes before its draft
                 yield Later(env, start - now(env))
                 continue
-            if self._arrived or self._cancelled:
+            if self._told:
                 self._take_in(start)
                 continue  # a client that was told may send again at this very moment
             # the policy is only asked where there is a choice to make
@@ -140,6 +142,7 @@ class Engine:
 
     def _take_in(self, start: int) -> None:
         """Arrivals in the order in which they came, at one time in the order of their ids; then cancellations."""
+        self._told = False
         if len(self._arrived) > 1:
             self._arrived.sort(key=lambda r: (r.prepared, r.id))
         for request in self._arrived:

@@ -20,7 +20,10 @@ Columns = Mapping[str, Any]
 Window = tuple[float, float]
 
 PERCENTILES = (50, 90, 95, 99)
-TTFT_PARTS = ("preparation", "queue_wait", "encode", "prefill", "reservation_wait", "encoder_budget_wait", "other")
+TTFT_PARTS = (
+    *("preparation", "queue_wait", "encode", "transfer", "prefill"),
+    *("reservation_wait", "encoder_budget_wait", "other"),
+)
 
 
 def summarise(
@@ -34,6 +37,7 @@ def summarise(
     duration_window: Window | None = None,
     decode_steps: tuple[NDArray[np.int64], NDArray[Any]] | None = None,
     encoder_spans: Sequence[tuple[int, int]] | None = None,
+    num_engines: int = 1,
 ) -> dict[str, int | float | None]:
     """Figures of the requests after the warm-up: per second, or in milliseconds where so named; None if undefined.
 
@@ -56,7 +60,7 @@ def summarise(
     figures["max_concurrent_requests"] = peak_concurrency(measured)
     figures |= _latencies(done, itl) | _encoder(measured)
     if iterations is not None:
-        figures |= _engine(iterations, end - start)
+        figures |= _engine(iterations, end - start, num_engines)
         if encoder_spans is not None:
             inside = sum(max(0, stop - max(begun, round(start * 1e9))) for begun, stop in encoder_spans) / 1e9
             figures["encoder_busy_fraction"] = _ratio(inside, end - start)
@@ -133,8 +137,8 @@ def _ending_after(start: float, piece: Columns) -> Columns:
     return {name: np.asarray(values)[late] for name, values in piece.items()}
 
 
-def _engine(iterations: Sequence[Columns], duration: float) -> Figures:
-    """How busy the server was and how full; an iteration that began before the window counts wholly."""
+def _engine(iterations: Sequence[Columns], duration: float, num_engines: int) -> Figures:
+    """How busy the engines were and how full; an iteration that began before the window counts wholly."""
 
     def seconds(*names: str) -> float:
         """Summed in whole nanoseconds, so that it does not matter how the table is cut into pieces."""
@@ -146,8 +150,8 @@ def _engine(iterations: Sequence[Columns], duration: float) -> Figures:
     return {
         "num_iterations": sum(len(piece["end"]) for piece in iterations),
         "total_encoder_tokens": sum(int(piece["encoder_tokens"].sum()) for piece in iterations),
-        "encoder_busy_fraction": _ratio(seconds("encode"), duration),
-        "engine_busy_fraction": _ratio(seconds("encode", "compute", "host"), duration),
+        "encoder_busy_fraction": _ratio(seconds("encode"), duration * num_engines),
+        "engine_busy_fraction": _ratio(seconds("encode", "compute", "host"), duration * num_engines),
         "max_kv_blocks_used": most("kv_blocks_used"),
         "max_encoder_rows_held": most("encoder_rows_held"),
     }

@@ -5,7 +5,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated
 
-from pydantic import Field, PrivateAttr, ValidationError
+from pydantic import Field, PrivateAttr, ValidationError, ValidationInfo
 
 from sim.figures import Coefficients, Corrections, Device, HeldOut, Memory, Range, Source, Stated
 from workloads.errors import InputError
@@ -35,6 +35,14 @@ class Profile(Frozen):
     def digest(self) -> str:
         """SHA-256 of the file it was read from; empty for a profile that was not read from one."""
         return self._digest
+
+
+def existing_profile(value: str, info: ValidationInfo) -> str:
+    """A scenario's. A JSON file's path starts at the scenario's folder, as that of a trace does."""
+    base = (info.context or {}).get("base")
+    path = str((Path(base) / value).resolve()) if base is not None and value.endswith(".json") else value
+    load_profile(path)
+    return path
 
 
 def load_profile(name_or_path: str | Path, root: Path = REPOSITORY) -> Profile:

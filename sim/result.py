@@ -14,6 +14,7 @@ from policies.limits import Limits
 from sim.iteration_pieces import COLUMNS, Columns
 from sim.itl import pooled_itl
 from sim.metrics import load_verdict, summarise
+from sim.request_log import ONLY
 from sim.samples import WeightedSample
 from sim.slo import SLO
 from sim.world import World
@@ -39,6 +40,7 @@ class Run:
         self.num_iterations = world.recorder.iterations.num_iterations
         self._log = world.recorder.iterations
         self._requests = world.recorder.requests
+        self.engines: tuple[str, ...] = (ONLY,)  # their names
 
     @property
     def name(self) -> str:
@@ -74,7 +76,11 @@ class Run:
         """One row an iteration; empty where the scenario does not keep them."""
         pieces = list(self.iteration_pieces())
         columns = {name: np.concatenate([p[name] for p in pieces] or [np.zeros(0)]) for name in COLUMNS}
-        return pd.DataFrame(columns, copy=False)
+        table = pd.DataFrame(columns, copy=False)
+        given = [piece.get("engine", np.zeros(len(piece["start"]), np.int16)) for piece in pieces]
+        numbers = np.concatenate(given or [np.zeros(0)]).astype(np.int16)
+        table["engine"] = pd.Categorical.from_codes(numbers, pd.Index(self.engines))
+        return table
 
     @cached_property
     def itl_sample(self) -> WeightedSample:
@@ -97,6 +103,13 @@ class Run:
     @cached_property
     def summary(self) -> dict[str, Any]:
         """vLLM's `bench serve` keys, and those of encoder and cache."""
+        return self._summary()
+
+    def _decode_log(self) -> tuple[NDArray[np.int64], NDArray[Any]]:
+        """When how many tokens were decoded."""
+        return self._log.decode_log()
+
+    def _summary(self) -> dict[str, Any]:
         measure = self.scenario.measure
         figures = summarise(
             self.requests,
@@ -105,11 +118,13 @@ class Run:
             slo=self.slo,
             warmup_requests=measure.warmup_requests,
             warmup=measure.warmup,
-            decode_steps=self._log.decode_log(),
+            decode_steps=self._decode_log(),
+            num_engines=len(self.engines),
             encoder_spans=self.encoder_spans,
         )
         memory = {"allocation_failures": self.allocation_failures, "peak_encoder_bytes": self.peak_encoder_bytes}
-        return {**figures, **memory}
+        sent = {"transferred_embedding_bytes": 0, "transferred_kv_bytes": 0, "link_busy_fraction": None}
+        return {**figures, **memory, **sent}
 
     @cached_property
     def load(self) -> str | None:

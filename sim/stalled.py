@@ -1,15 +1,18 @@
 """Who waits for what, when nothing can happen any more."""
 
 from policies.builder import PlanBuilder
+from policies.encode_only import EncodeState
 from policies.plan import Blocked
 from policies.policy import Policy
 from policies.request_state import RequestState
 from policies.serving import ServingState
 
 
-def blockers(state: ServingState, policy: Policy) -> dict[RequestState, str]:
+def blockers(
+    state: ServingState, policy: Policy, builder_type: type[PlanBuilder] = PlanBuilder
+) -> dict[RequestState, str]:
     """For every request in the engine, what it waits for, in one line; asks the policy once more, changes nothing."""
-    builder = PlanBuilder(state, 0)
+    builder = builder_type(state, 0)
     policy.schedule(builder)
     blocked = builder.plan.blocked
     reasons = {r: _blocked(state, builder, r, blocked[r]) for r in builder.contexts if r in blocked}
@@ -31,7 +34,7 @@ def _blocked(state: ServingState, builder: PlanBuilder, request: RequestState, b
     if blocked.why in ("items", "tokens"):
         left = builder.encoder_items_left if blocked.why == "items" else builder.encoder_tokens_left
         return f"waits for encoder {blocked.why}: item {blocked.item} has {item.encoder_tokens} tokens, {left} left"
-    others = _holders(state, request)
+    others = holders(state, request)
     reserved = f", {builder.reserved_rows} reserved for another" if blocked.why == "reservation" else ""
     return (
         f"waits for {blocked.num_rows} encoder-cache rows for item {blocked.item}: of {state.encoder_cache_rows}, "
@@ -39,8 +42,12 @@ def _blocked(state: ServingState, builder: PlanBuilder, request: RequestState, b
     )
 
 
-def _holders(state: ServingState, request: RequestState) -> str:
-    rows = {r: sum(entry.num_rows for entry in r.holds.values()) for r in state.contexts if r.holds}
+def holders(state: ServingState, request: RequestState) -> str:
+    """Whose encoder-cache rows they are; of those that have left or are coming from other engines too."""
+    held = {r: r.holds for r in (*state.contexts, *state.waiting, *getattr(state, "coming", ()))}
+    if isinstance(state, EncodeState):
+        held |= state.away
+    rows = {r: sum(entry.num_rows for entry in holds.values()) for r, holds in held.items() if holds}
     named = [f"{'itself' if r is request else f'request {r.id}'} ({count})" for r, count in rows.items()]
     return ", ".join(named) or "nobody"
 
@@ -49,5 +56,5 @@ def _unblocked(builder: PlanBuilder, request: RequestState) -> str:
     if builder.missing(request):
         return "waits for its items, behind a request whose KV blocks are not free"
     if not builder.ready(request):
-        return "waits for its items, which are being encoded on the side stream"
+        return "waits for its items, which are in flight"
     return f"waits for KV blocks: {request.remaining} tokens to prefill, {builder.free_blocks} blocks free"

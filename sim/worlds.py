@@ -1,10 +1,11 @@
-"""Which world a scenario is simulated in: one engine, or one whose encoder has a stream of its own."""
+"""Which world a scenario is simulated in: one engine, one whose encoder has a stream of its own, or several."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
 from policies.side_stream import SideStreamState
+from sim.pool_world import PooledWorld
 from sim.side_stream import SideStream, SideStreamEngine, SideStreamRecorder
 from sim.world import Resolved, World
 
@@ -30,5 +31,9 @@ class SideStreamWorld(World):
 
 def world_of(checked: Resolved, progress: Callable[[int], None] | None = None) -> World:
     """The world that a resolved scenario describes, ready to run."""
-    kind = SideStreamWorld if checked.scenario.engine.encoder_side_stream_max_ahead else World
+    scenario, kind = checked.scenario, World
+    if scenario.pools is not None:
+        kind = PooledWorld
+    elif scenario.engine.encoder_side_stream_max_ahead:
+        kind = SideStreamWorld
     return kind(checked.scenario, checked.profile, progress)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from policies.handover import ItemsArrive
 from policies.plan import IterationPlan
 from policies.policy import Policy
 from policies.request_state import RequestState
@@ -28,7 +29,9 @@ def check(state: ServingState) -> None:
 def _check_blocks(state: ServingState, requests: list[RequestState]) -> None:
     pool = state.pool
     state.decodes.settle()
-    owned = [block for r in requests for block in r.blocks] + [*state.decodes._unsettled]
+    away = [blocks for blocks, _ in getattr(state.decodes, "away", {}).values()]  # of those that left for others
+    held = [*(r.blocks for r in (*requests, *getattr(state, "coming", ()))), *away]
+    owned = [block for blocks in held for block in blocks] + [*state.decodes._unsettled]
     assert sorted([*owned, *pool.free]) == list(range(1, pool.num_blocks + 1)), "KV blocks are lost or owned twice"
     assert not any(r.blocks for r in state.waiting)
     for r in state.contexts:
@@ -40,11 +43,14 @@ def _check_blocks(state: ServingState, requests: list[RequestState]) -> None:
 
 def _check_rows(state: ServingState, requests: list[RequestState]) -> None:
     cache = state.cache
-    holders = [(entry, r, index) for r in requests for index, entry in r.holds.items()]
+    held = [(r, r.holds) for r in (*requests, *getattr(state, "coming", ()))]
+    held += getattr(state, "away", {}).items()
+    holders = [(entry, r, index) for r, holds in held for index, entry in holds.items()]
     for entry, r, index in holders:
         assert cache.entries.get(entry.key) is entry, "a held entry was evicted"
         assert entry.key == r.keys[index] and index >= r.next_item
-    assert not any(r.holds for r in (*state.waiting, *state.decodes.members))
+    assert not any(r.holds for r in state.decodes.members)
+    assert isinstance(state, ItemsArrive) or not any(r.holds for r in state.waiting)
     flying = [entry for flight in getattr(state, "flights", ()) for entry in flight]
     assert all(cache.entries.get(entry.key) is entry and not entry.ready and not entry.pending for entry in flying)
     for entry in cache:
@@ -119,6 +125,8 @@ class CheckedState(ServingState):
         self.completing = False
         check(self)
         flying = [entry for flight in getattr(self, "flights", ()) for entry in flight]
+        if isinstance(self, ItemsArrive):
+            flying += [entry for entries in self.coming.values() for entry in entries]
         for entry in self.cache:
             assert entry.ready or entry.pending or entry in flying, "an output is in flight after its iteration"
         return completed
@@ -159,7 +167,7 @@ class CheckedState(ServingState):
                 if r.items[index].offset < end:
                     entry = r.holds.get(index)
                     assert entry is not None, "prefill goes past an item that the request does not hold"
-                    now = entry.key in launched and not self.overlaps
+                    now = entry.key in launched and not self.lands_later
                     assert entry.ready or now, "prefill goes past an item that is not ready"
 
 
@@ -176,6 +184,6 @@ def named_blockers(state: ServingState, policy: Policy) -> dict[RequestState, st
 def assert_clean(state: ServingState) -> None:
     """Nobody is left, and nothing of anybody but outputs that are kept for reuse."""
     check(state)
-    assert not everyone(state)
+    assert not everyone(state) and not getattr(state, "coming", ()) and not getattr(state, "away", ())
     assert state.pool.num_used == 0 and state.cache.held_rows == 0 and state.cache.pending_rows == 0
     assert state.decodes.context_tokens == 0 and state.decodes.num_blocks == 0
