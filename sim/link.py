@@ -28,7 +28,7 @@ class LinkAtWork:
 
     def __init__(self, env: simpy.Environment, link: Link) -> None:
         self.env = env
-        self.busy = 0  # nanoseconds
+        self.spans: list[tuple[int, int]] = []  # when it had a sender, in ns
         self._bandwidth = link.gigabytes_per_second  # bytes a nanosecond
         self._latency = round(link.latency_ms * 1e6)
         self._sender = simpy.Resource(env, 1)
@@ -43,6 +43,6 @@ class LinkAtWork:
             if now(self.env) + elapsed > LATEST:
                 raise InputError("the link is at work past 146 years: it is too slow for what is sent")
             yield self.env.timeout(elapsed)
-            self.busy += elapsed
+            self.spans.append((now(self.env) - elapsed, now(self.env)))
         yield self.env.timeout(self._latency)
         arrive()

@@ -36,15 +36,15 @@ def summarise(
     warmup: float = 0.0,
     duration_window: Window | None = None,
     decode_steps: tuple[NDArray[np.int64], NDArray[Any]] | None = None,
-    encoder_spans: Sequence[tuple[int, int]] | None = None,
+    spans: Mapping[str, Sequence[tuple[int, int]]] | None = None,
     num_engines: int = 1,
 ) -> dict[str, int | float | None]:
     """Figures of the requests after the warm-up: per second, or in milliseconds where so named; None if undefined.
 
     The warm-up is the first `warmup_requests` to arrive and all that arrive in the first `warmup` seconds. Rates are
     taken over `duration_window` (start and end in seconds), by default from the warm-up's end to the last answer.
-    `iterations` are pieces of that table; `decode_steps` tell when (ns) how many tokens were decoded, `encoder_spans`
-    when (ns) a side stream ran, of which iterations only tell by how much it slowed them. Latencies,
+    `iterations` are pieces of that table; `decode_steps` tell when (ns) how many tokens were decoded, `spans` when
+    (ns) something else was busy, by the name of the figure that is its share of the time. Latencies,
     tokens and rates are those of finished requests; `failed`, `rejected`, `cancelled`, `stalled` and `unfinished`
     count one status each.
     """
@@ -61,9 +61,9 @@ def summarise(
     figures |= _latencies(done, itl) | _encoder(measured)
     if iterations is not None:
         figures |= _engine(iterations, end - start, num_engines)
-        if encoder_spans is not None:
-            inside = sum(max(0, stop - max(begun, round(start * 1e9))) for begun, stop in encoder_spans) / 1e9
-            figures["encoder_busy_fraction"] = _ratio(inside, end - start)
+    for name, those in (spans or {}).items():
+        inside = sum(max(0, stop - max(begun, round(start * 1e9))) for begun, stop in those) / 1e9
+        figures[name] = _ratio(inside, end - start)
     return {name: _plain(figure) for name, figure in figures.items()}
 
 

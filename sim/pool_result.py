@@ -106,9 +106,7 @@ class PooledRun(Run):
     def _summary(self) -> dict[str, Any]:
         sent = {"transferred_embedding_bytes": self._cluster.sent_rows_bytes}
         sent |= {"transferred_kv_bytes": self._cluster.sent_kv_bytes}
-        figures = super()._summary()
-        busy, duration = self._cluster.link.busy if self._cluster.link else 0, figures["duration"]
-        return figures | sent | {"link_busy_fraction": busy / 1e9 / duration if duration else None}
+        return super()._summary() | sent
 
 
 class EngineView:

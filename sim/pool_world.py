@@ -41,6 +41,10 @@ class PooledWorld(World):
     def leave_unfinished(self, request: ServedRequest, status: str, reason: str) -> None:
         self.cluster.leave_unfinished(request, status, reason)
 
+    def spans(self) -> dict[str, list[tuple[int, int]]]:
+        link = self.cluster.link
+        return {} if link is None else {"link_busy_fraction": link.spans}
+
     def _environment(self) -> simpy.Environment:
         return Turns()
 

@@ -25,6 +25,8 @@ SUMMARISED = ("end", "encode", "compute", "host", "encoder_tokens", "kv_blocks_u
 class Run:
     """What a simulation gives back. Tables have seconds, the summary has milliseconds where its keys say so."""
 
+    engines: tuple[str, ...] = (ONLY,)  # their names
+
     def __init__(self, world: World, *, verdict: str, notes: list[str], blockers: dict[int, str]) -> None:
         self.scenario = world.scenario  # resolved: every budget a number
         self.profile = world.profile
@@ -36,11 +38,10 @@ class Run:
         self.decisions = world.recorder.decisions.digest  # equal where no plan ever differed
         self.allocation_failures = world.backend.allocation_failures
         self.peak_encoder_bytes = world.backend.peak_encoder_bytes
-        self.encoder_spans = world.encoder_spans  # of a side stream, in ns
+        self.spans = world.spans()
         self.num_iterations = world.recorder.iterations.num_iterations
         self._log = world.recorder.iterations
         self._requests = world.recorder.requests
-        self.engines: tuple[str, ...] = (ONLY,)  # their names
 
     @property
     def name(self) -> str:
@@ -120,11 +121,11 @@ class Run:
             warmup=measure.warmup,
             decode_steps=self._decode_log(),
             num_engines=len(self.engines),
-            encoder_spans=self.encoder_spans,
+            spans=self.spans,
         )
         memory = {"allocation_failures": self.allocation_failures, "peak_encoder_bytes": self.peak_encoder_bytes}
         sent = {"transferred_embedding_bytes": 0, "transferred_kv_bytes": 0, "link_busy_fraction": None}
-        return {**figures, **memory, **sent}
+        return {**sent, **figures, **memory}
 
     @cached_property
     def load(self) -> str | None:

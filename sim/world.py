@@ -57,10 +57,9 @@ class World:
         self._timeout = round((scenario.clients.timeout or 0) * 1e9)
         self._start_clients()
 
-    @property
-    def encoder_spans(self) -> list[tuple[int, int]] | None:
-        """When a side stream ran (ns), where there is one: iterations do not tell."""
-        return None
+    def spans(self) -> dict[str, list[tuple[int, int]]]:
+        """When something was busy (ns) that iterations do not tell of, by the summary's figure of it."""
+        return {}
 
     @property
     def source(self) -> str:

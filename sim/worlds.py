@@ -24,9 +24,8 @@ class SideStreamWorld(World):
         self.engine.stream = SideStream(interference.factor)
         super()._start_clients()
 
-    @property
-    def encoder_spans(self) -> list[tuple[int, int]]:
-        return self.engine.stream.spans
+    def spans(self) -> dict[str, list[tuple[int, int]]]:
+        return {"encoder_busy_fraction": self.engine.stream.spans}
 
 
 def world_of(checked: Resolved, progress: Callable[[int], None] | None = None) -> World:
