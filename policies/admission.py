@@ -30,7 +30,7 @@ class AdmissionGate:
 
     def _to_encode(self, request: RequestState) -> list[int]:
         cache = self.builder.state.cache
-        return [i for i, key in enumerate(request.keys) if not ((entry := cache.get(key)) and entry.ready)]
+        return [i for i, key in enumerate(request.keys) if (entry := cache.get(key)) is None or entry.pending]
 
     def _fits(self, request: RequestState, index: int) -> bool:
         return self.items_left > 0 and self._cost(request, index) <= self.tokens_left

@@ -95,8 +95,8 @@ class PlanBuilder(Together):
 
     def _covers(self, request: RequestState, end: int) -> bool:
         """Whether all items that begin before `end` are there."""
-        missing = self.missing(request)
-        return not missing or request.items[missing[0]].offset >= end
+        unready = self.unready(request)
+        return not unready or request.items[unready[0]].offset >= end
 
     def keep_blocks(self, request: RequestState, num_tokens: int) -> bool:
         """Take the KV blocks of the request's next `num_tokens` before it can compute them."""

@@ -25,6 +25,7 @@ class HfRows(Policy):
 
     kind: Literal["hf_rows"] = "hf_rows"
     source: ClassVar[str] = "transformers PR #46376, continuous batching at 58db84e7 and f450b8dd"
+    apart: ClassVar[bool] = False
     fixed: ClassVar[Mapping[str, Any]] = {
         "encoder_max_num_items": "unbounded",
         "encoder_max_num_tokens": "unbounded",

@@ -20,9 +20,9 @@ def hold_early(cache: EncoderCache, plan: IterationPlan) -> list[tuple[RequestSt
 def hold_items(cache: EncoderCache, plan: IterationPlan, late: Owners) -> None:
     """Charge and encode what the plan says, and hold what `hold_early` left: outputs that come about only now."""
     for request, index in plan.charged:
-        _hold_or_charge(cache, request, index)
+        hold_or_charge(cache, request, index)
     for request, index in plan.encode:
-        _hold_or_charge(cache, request, index)
+        hold_or_charge(cache, request, index)
         cache.launch(request.holds[index])
         request.num_encodes += 1
         request.encoded |= {index}
@@ -42,7 +42,7 @@ def hold(cache: EncoderCache, request: RequestState, index: int) -> bool:
     return True
 
 
-def _hold_or_charge(cache: EncoderCache, request: RequestState, index: int) -> None:
+def hold_or_charge(cache: EncoderCache, request: RequestState, index: int) -> None:
     if not hold(cache, request, index):
         _keep(request, index, cache.charge(request.keys[index], request.items[index].embeds))
 

@@ -15,6 +15,15 @@ Blocks = Annotated[int, Field(ge=1, le=MAX_BLOCKS)]
 Unbounded = Literal["unbounded"]
 
 
+class Interference(BaseModel):
+    """How much longer both take while encoder and language model share the device: 1 not at all, 2 nothing gained."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+    factor: Annotated[float, Field(ge=1, le=100, strict=False)]
+    source: Annotated[str, Field(min_length=1)]  # who measured it, where
+
+
 class Limits(BaseModel):
     """Budgets and sizes of one engine. A field left out is filled in by `resolve`.
 
@@ -35,6 +44,8 @@ class Limits(BaseModel):
     encoder_budget_unit: Literal["encoder_tokens", "embeds"] = "encoder_tokens"  # of encoder_max_num_tokens
     encoder_cache_rows: Count | Unbounded | None = None  # rows of encoder output; left out: encoder_cache_max_bytes
     encoder_cache_max_bytes: Annotated[int, Field(ge=0, le=2**50)] = 128 * 2**20  # 128 MiB
+    encoder_side_stream_max_ahead: Annotated[int, Field(ge=0, le=2**20)] = 0  # batches beside the language model; or 0
+    encoder_side_stream_interference: Interference | None = None  # left out: the profile's, or an assumption
     encoder_cache_reuse: bool = True  # keep released outputs for other requests; a budget of 0 bytes says no too
     admission_gate: bool = True  # a waiting request must be able to start encoding
     release: Literal["progressive", "prompt_end", "iteration"] = "progressive"  # when prefill has passed an item, or
@@ -47,6 +58,12 @@ class Limits(BaseModel):
                 f"max_num_batched_tokens ({self.max_num_batched_tokens}) must be at least max_num_seqs "
                 f"({self.max_num_seqs}): every running request decodes one token an iteration"
             )
+        return self
+
+    @model_validator(mode="after")
+    def _interference_has_a_stream(self) -> "Limits":
+        if self.encoder_side_stream_interference is not None and not self.encoder_side_stream_max_ahead:
+            raise ValueError("encoder_side_stream_interference goes with an encoder_side_stream_max_ahead of 1 or more")
         return self
 
     def fixed(self, fixed: Mapping[str, Any]) -> tuple["Limits", list[str]]:

@@ -26,6 +26,7 @@ class Policy(BaseModel, ABC):
     budgeted: ClassVar[bool] = True  # false for engines from before there were encoder budgets
     fixed: ClassVar[Mapping[str, Any]] = {}  # limits in which the engine leaves no choice, by name
     whole: ClassVar[bool] = True  # whether it wants the outputs of all of a request's items at once
+    apart: ClassVar[bool] = True  # whether items may be encoded beside the language model, or on another engine
 
     def resolve(
         self, limits: Limits, *, largest_item: MultimodalItem | None, row_bytes: int

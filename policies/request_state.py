@@ -78,9 +78,9 @@ class RequestState:
         return len(self.items) - self.num_items_ahead
 
     def missing(self) -> list[int]:
-        """Indices of the items that prefill still needs and that the request holds no finished output of."""
+        """Indices of the items that prefill still needs and that the request holds no output of, nor one in flight."""
         holds, size = self.holds, len(self.items)
-        return [i for i in range(size - self.num_items_ahead, size) if i not in holds or not holds[i].ready]
+        return [i for i in range(size - self.num_items_ahead, size) if i not in holds or holds[i].rows is None]
 
     def __repr__(self) -> str:
         return f"request {self.id}"

@@ -48,6 +48,9 @@ def _number(limit: int | str | None) -> int:
 class ServingState:
     """The one thing that changes. `begin` and `complete` bracket a launch; arrivals and aborts come between drafts."""
 
+    overlaps = False  # whether outputs may be in flight when an iteration is drafted
+    lands_later = False  # whether those that an iteration encodes are then still in flight, too late for its prefill
+
     def __init__(self, limits: Limits, queue_key: QueueKey | None = None) -> None:
         """`limits` as resolved, with a number of KV blocks. Without a key, requests wait in the order of `submit`."""
         assert limits.num_kv_blocks is not None, "resolve the number of KV blocks first"
@@ -158,7 +161,7 @@ class ServingState:
             return NOTHING
         emitted: list[RequestState] = []
         if plan.encode:
-            encoded(self.cache, plan, failed)
+            self._encoded(plan, failed)
         if plan.refused:
             failed = [*failed, *plan.refused]
         for request in failed:
@@ -172,6 +175,9 @@ class ServingState:
             give_back(self, request)
         self.num_finished += len(finished)
         return Completed(emitted, finished, failed)
+
+    def _encoded(self, plan: IterationPlan, failed: Sequence[RequestState]) -> None:
+        encoded(self.cache, plan, failed)
 
     def _computed(
         self,

@@ -27,6 +27,7 @@ class Sglang(Policy):
 
     kind: Literal["sglang"] = "sglang"
     source: ClassVar[str] = "SGLang 0.5.23, mm_schedule.py, multimodal_cache.py and schedule_policy.py"
+    apart: ClassVar[bool] = False
     fixed: ClassVar[Mapping[str, Any]] = {
         "encoder_max_num_items": "unbounded",
         "encoder_max_num_tokens": "unbounded",

@@ -25,6 +25,7 @@ class TrtChunkDemand(Policy):
 
     kind: Literal["trt_chunk_demand"] = "trt_chunk_demand"
     source: ClassVar[str] = "TensorRT-LLM, chunk-demand scheduling of multimodal encoder items (review)"
+    apart: ClassVar[bool] = False
     fixed: ClassVar[Mapping[str, Any]] = {"release": "progressive"}
     chunk_unit_size: Annotated[int, Field(ge=1)] = 1  # tokens; chunks but the last of a prompt are multiples of it
     encoder_scheduling_policy: Literal["DEFAULT", "EAGER"] = "DEFAULT"  # whole requests where that is possible, or what

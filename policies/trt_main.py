@@ -21,6 +21,7 @@ class TrtMain(Policy):
 
     kind: Literal["trt_main"] = "trt_main"
     source: ClassVar[str] = "TensorRT-LLM main, MultimodalScheduler and TensorLRUCache, on KV cache manager V2"
+    apart: ClassVar[bool] = False
     chunk_unit_size: Annotated[int, Field(ge=1)] = 1  # tokens; chunks but the last of a prompt are multiples of it
     encoder_scheduling_policy: Literal["DEFAULT", "EAGER"] = "DEFAULT"  # EAGER: requests without KV blocks encode too
 

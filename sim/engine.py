@@ -44,6 +44,7 @@ class Engine:
         self.recorder = recorder
         self.fast_path = fast_path
         self.end_when_out_of_memory = end_when_out_of_memory
+        self._told = False  # of something that takes effect at the next draft
         self._arrived: list[ServedRequest] = []
         self._cancelled: list[tuple[ServedRequest, str]] = []
         self._all_decode = IterationPlan(state.decodes)  # what there is to plan while nobody else is active
@@ -78,9 +79,17 @@ class Engine:
         return builder.plan
 
     def _wake(self) -> None:
+        self._told = True
         if self._idle is not None:
             self._idle.succeed()
             self._idle = None
+
+    def _rest(self, plan: IterationPlan, start: int) -> Generator[simpy.Event, None, int]:
+        """There is nothing to run until something happens; returns when that is."""
+        self._idle = self.env.event()
+        yield self._idle
+        self.recorder.waited(plan, now(self.env) - start)
+        return now(self.env)
 
     def _serve(self) -> Generator[simpy.Event, None, None]:
         env, state, recorder, all_decode = self.env, self.state, self.recorder, self._all_decode
@@ -90,7 +99,7 @@ class Engine:
             if upcoming <= start:  # whatever is stamped with this moment comes before its draft
                 yield Later(env, start - now(env))
                 continue
-            if self._arrived or self._cancelled:
+            if self._told:
                 self._take_in(start)
                 continue  # a client that was told may send again at this very moment
             # the policy is only asked where there is a choice to make
@@ -116,10 +125,7 @@ class Engine:
             elif plan.changes_alone:
                 yield from self._change(plan, start)
             else:
-                self._idle = env.event()
-                yield self._idle
-                recorder.waited(plan, now(env) - start)
-                start = now(env)
+                start = yield from self._rest(plan, start)
 
     def _change(self, plan: IterationPlan, start: int) -> Generator[simpy.Event, None, None]:
         """Carry out a plan that runs nothing: it takes no time."""
@@ -154,6 +160,7 @@ class Engine:
 
     def _take_in(self, start: int) -> None:
         """Arrivals in the order in which they came, at one time in the order of their ids; then cancellations."""
+        self._told = False
         if len(self._arrived) > 1:
             self._arrived.sort(key=lambda r: (r.prepared, r.id))
         for request in self._arrived:

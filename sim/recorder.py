@@ -77,11 +77,13 @@ class Recorder:
         running = {request for request, _ in plan.prefill}  # refused an item for later, they run all the same
         for request in served(plan.blocked):
             if request.first_token < 0 <= request.admitted and request not in running:
-                waited = total - encode if request in encoding else total
-                if plan.blocked[request].why == "reservation":
-                    request.reservation_wait += waited
-                else:
-                    request.budget_wait += waited
+                self._add_wait(plan, request, total - encode if request in encoding else total)
+
+    def _add_wait(self, plan: IterationPlan, request: ServedRequest, elapsed: int) -> None:
+        if plan.blocked[request].why == "reservation":
+            request.reservation_wait += elapsed
+        else:
+            request.budget_wait += elapsed
 
     def is_awaited(self, completed: Completed) -> bool:
         """Whether a client waits for one of those who leave."""

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 
+from policies.encode_only import EncodeState
 from policies.plan import IterationPlan
 from policies.request_state import RequestState
 from policies.serving import ServingState
@@ -10,6 +11,8 @@ from sim.backend import Outcome
 from sim.cost_model import CostModel
 from sim.decode_run import SHIFT
 from sim.memory import MemoryLedger
+from sim.profiles import Profile
+from workloads.models import VisionLanguageModel
 
 
 class SimulatedBackend:
@@ -72,6 +75,23 @@ class SimulatedBackend:
             "device has: lower free_gpu_memory_fraction or num_kv_blocks, or bound encoder_max_num_tokens and "
             "encoder_cache_rows (unbudgeted ignores these two)"
         )
+
+
+class EncodeBackend(SimulatedBackend):
+    """Of an engine that only encodes: whom it hands over costs it nothing."""
+
+    def launch(self, plan: IterationPlan, max_iterations: int, horizon: int) -> Outcome:
+        outcome = self._mixed(plan)
+        return outcome._replace(compute=0, total=outcome.host + outcome.encode)
+
+
+def simulated_backend(profile: Profile, state: ServingState, model: VisionLanguageModel) -> SimulatedBackend:
+    """For a device of its own. An engine that only encodes has no KV pool on it."""
+    kind = EncodeBackend if isinstance(state, EncodeState) else SimulatedBackend
+    pool, blocks = state.pool, 0 if kind is EncodeBackend else state.pool.num_blocks
+    kv_bytes = blocks * pool.block_size * model.kv_bytes_per_token
+    cost, ledger = CostModel.from_profile(profile), MemoryLedger.from_profile(profile)
+    return kind(cost, state, ledger, kv_bytes=kv_bytes, row_bytes=model.embedding_row_bytes)
 
 
 def largest_call(plan: IterationPlan) -> int:

@@ -57,6 +57,7 @@ BUDGETED = ("fcfs", "head_of_line", "eager", "footprint", "trt_main")  # whole r
 IN_ORDER = ("unbudgeted", *BUDGETED)  # of arrival: text is served alike
 STARTING = ("shortest_encoder_first", "modality_classes", "slo_aware", "bounded_bypass")  # whole, as they admit
 WHOLE = (*IN_ORDER, "decode_first", *STARTING)  # wait for all items of a request
+APART = tuple(kind for kind, policy in POLICIES.items() if policy.apart)  # go with side streams and pools
 VLLM = ("vllm", "vllm_priority")
 ALIKE = tuple(kind for kind in POLICIES if kind not in ("sglang", "decode_first"))  # text alone, and room for all of it
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from policies.handover import ItemsArrive
 from policies.plan import IterationPlan
 from policies.policy import Policy
 from policies.request_state import RequestState
@@ -28,7 +29,9 @@ def check(state: ServingState) -> None:
 def _check_blocks(state: ServingState, requests: list[RequestState]) -> None:
     pool = state.pool
     state.decodes.settle()
-    owned = [block for r in requests for block in r.blocks] + [*state.decodes._unsettled]
+    away = [blocks for blocks, _ in getattr(state.decodes, "away", {}).values()]  # of those that left for others
+    held = [*(r.blocks for r in (*requests, *getattr(state, "coming", ()))), *away]
+    owned = [block for blocks in held for block in blocks] + [*state.decodes._unsettled]
     assert sorted([*owned, *pool.free]) == list(range(1, pool.num_blocks + 1)), "KV blocks are lost or owned twice"
     assert not any(r.blocks for r in state.waiting)
     for r in state.contexts:
@@ -40,14 +43,19 @@ def _check_blocks(state: ServingState, requests: list[RequestState]) -> None:
 
 def _check_rows(state: ServingState, requests: list[RequestState]) -> None:
     cache = state.cache
-    holders = [(entry, r, index) for r in requests for index, entry in r.holds.items()]
+    held = [(r, r.holds) for r in (*requests, *getattr(state, "coming", ()))]
+    held += getattr(state, "away", {}).items()
+    holders = [(entry, r, index) for r, holds in held for index, entry in holds.items()]
     for entry, r, index in holders:
         assert cache.entries.get(entry.key) is entry, "a held entry was evicted"
         assert entry.key == r.keys[index] and index >= r.next_item
-    assert not any(r.holds for r in (*state.waiting, *state.decodes.members))
     assert all(r.held == set(r.holds) for r in requests)
+    assert not any(r.holds for r in state.decodes.members)
+    assert isinstance(state, ItemsArrive) or not any(r.holds for r in state.waiting)
+    flying = [entry for flight in getattr(state, "flights", ()) for entry in flight]
+    assert all(cache.entries.get(entry.key) is entry and not entry.ready and not entry.pending for entry in flying)
     for entry in cache:
-        assert entry.num_holds == sum(held is entry for held, _, _ in holders)
+        assert entry.num_holds == sum(held is entry for held, _, _ in holders) + flying.count(entry)
         assert entry.rows is None or len(entry.rows) == entry.num_rows
     _check_books(state)
 
@@ -95,11 +103,12 @@ def fingerprint(state: ServingState) -> Any:
         )
         for r in everyone(state)
     ]
+    flights = [[e.key for e in flight] for flight in getattr(state, "flights", ())]
     entries = [(e.key, e.num_holds, e.ready, None if e.rows is None else tuple(e.rows)) for e in cache]
     books = (cache.held_rows, cache.pending_rows, cache.released_rows, cache.num_evictions)
     books += (state.num_queued, state.num_finished)
     steps = (decodes.steps, decodes.context_tokens, decodes.num_blocks, decodes.num_crossing)
-    return requests, entries, list(cache.released), books, tuple(state.pool.free), steps
+    return requests, entries, flights, list(cache.released), books, tuple(state.pool.free), steps
 
 
 def content(plan: IterationPlan) -> Any:
@@ -141,8 +150,12 @@ class CheckedState(ServingState):
         completed = super().complete(plan, num_iterations, failed)
         self.completing = False
         check(self)
-        assert all(entry.ready or entry.pending for entry in self.cache), "an output is in flight after its iteration"
         assert self.cache.references or not self.cache.held_rows, "without references, an output is held in between"
+        flying = [entry for flight in getattr(self, "flights", ()) for entry in flight]
+        if isinstance(self, ItemsArrive):
+            flying += [entry for entries in self.coming.values() for entry in entries]
+        for entry in self.cache:
+            assert entry.ready or entry.pending or entry in flying, "an output is in flight after its iteration"
         return completed
 
     def abort(self, request: RequestState) -> None:
@@ -195,7 +208,8 @@ class CheckedState(ServingState):
                 if r.items[index].offset < end:
                     entry = r.holds.get(index)
                     assert entry is not None, "prefill goes past an item that the request does not hold"
-                    assert entry.ready or entry.key in launched, "prefill goes past an item that is not ready"
+                    now = entry.key in launched and not self.lands_later
+                    assert entry.ready or now, "prefill goes past an item that is not ready"
 
 
 def named_blockers(state: ServingState, policy: Policy, now: int) -> dict[RequestState, str]:
@@ -211,6 +225,6 @@ def named_blockers(state: ServingState, policy: Policy, now: int) -> dict[Reques
 def assert_clean(state: ServingState) -> None:
     """Nobody is left, and nothing of anybody but outputs that are kept for reuse."""
     check(state)
-    assert not everyone(state)
+    assert not everyone(state) and not getattr(state, "coming", ()) and not getattr(state, "away", ())
     assert state.pool.num_used == 0 and state.cache.held_rows == 0 and state.cache.pending_rows == 0
     assert state.decodes.context_tokens == 0 and state.decodes.num_blocks == 0

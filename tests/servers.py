@@ -16,6 +16,7 @@ from rules import Step, checked_state
 from policies.limits import Limits
 from policies.plan import IterationPlan
 from policies.policy import Policy
+from policies.side_stream import SideStreamState
 from sim import Run
 from sim.backend import Outcome
 from sim.decode_run import SHIFT, DecodeRun
@@ -23,12 +24,13 @@ from sim.engine import Engine
 from sim.recorder import Recorder
 from sim.samples import WeightedSample
 from sim.served import ServedRequest
+from sim.side_stream import SideStream, SideStreamEngine, SideStreamRecorder
 from workloads.request import Request
 
 MANY_ITERATIONS = 3000  # more than any of these workloads needs: past it the server goes round in circles
 
 
-class CheckedEngine(Engine):
+class Checking(Engine):
     """Drafts everything twice and looks whether that changed anything; counts where every request is."""
 
     state: CheckedState
@@ -45,6 +47,18 @@ class CheckedEngine(Engine):
         if not (plan or plan.changes_alone):
             named_blockers(self.state, self.policy, start)
         return plan
+
+
+class CheckedEngine(Checking):
+    pass
+
+
+class CheckedSideStreamEngine(Checking, SideStreamEngine):
+    pass
+
+
+class CheckedSideStreamState(CheckedState, SideStreamState):
+    pass
 
 
 @dataclass
@@ -146,8 +160,8 @@ def serve(
     """Serve the requests at their arrivals, cancel some at their times (ns), and check everything on the way."""
     env, backend = simpy.Environment(0), backend or SmallBackend()
     policy = acting(policy)
-    state, recorder = checked_state(policy, limits), Recorder()
-    engine = CheckedEngine(env, state, policy, backend, recorder, fast_path=fast_path)
+    engine = _engine(env, policy, limits, backend, fast_path)
+    state, recorder = engine.state, engine.recorder
     served: dict[int, ServedRequest] = {}
     for asked in requests:
         env.process(_send(env, engine, asked, served))
@@ -162,6 +176,16 @@ def serve(
     blocked = {r.id: reason for r, reason in named.items()}
     verdict = "stalled" if stuck else "finished"
     return Served(state, policy, recorder, served, backend.steps, verdict, blocked)
+
+
+def _engine(env: simpy.Environment, policy: Policy, limits: Limits, backend: SmallBackend, fast_path: bool) -> Checking:
+    if not limits.encoder_side_stream_max_ahead:
+        return CheckedEngine(env, checked_state(policy, limits), policy, backend, Recorder(), fast_path=fast_path)
+    state, recorder = CheckedSideStreamState(limits), SideStreamRecorder()
+    engine = CheckedSideStreamEngine(env, state, policy, backend, recorder, fast_path=fast_path)
+    shared = limits.encoder_side_stream_interference
+    engine.stream = SideStream(shared.factor if shared else 1.5)
+    return engine
 
 
 def _send(

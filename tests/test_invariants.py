@@ -15,10 +15,11 @@ from small_loads import Load, loads, resolved
 from sim.itl import pooled_itl
 
 RANDOM = settings(max_examples=80, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
-PARTS = ["preparation", "queue_wait", "encode", "prefill", "reservation_wait", "encoder_budget_wait", "other"]
 # Faults of engines: who has encoded is never offloaded, so all may wait for blocks (46); a chunk cut short to less than
 # a unit is none (9); what was encoded for a prompt of one piece is let go if it is not all
 MAY_STALL = ("hf_rows", "hf_rows, prompts first", "trt_chunk_demand, in units", "trt_chunk_demand, v2")
+PARTS = ["preparation", "queue_wait", "encode", "transfer", "prefill"]
+PARTS += ["reservation_wait", "encoder_budget_wait", "other"]
 every_policy = pytest.mark.parametrize("policy", EVERY)
 
 

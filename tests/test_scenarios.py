@@ -30,7 +30,8 @@ def test_which_are_shipped() -> None:
     light = {f"published_light_c{users}" for users in (1, 8, 32)}
     tables = light | {f"published_{name}" for name in ("bursty_c8", "bursty_c32", "reuse", "memory_stress")}
     others = {"bursty_images", "deadlock", "production_mix", "text_only", "trace_replay"}
-    assert tables | others <= set(NAMES)
+    engines = {"disaggregated", "side_stream"}
+    assert tables | others | engines <= set(NAMES)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -130,6 +131,23 @@ def test_memory_stress_runs_out_of_memory_without_a_budget(kind: str) -> None:
     assert set(result.requests["status"]) == {"finished", "failed"}
     reasons = set(result.requests["reason"]) - {""}
     assert reasons and all(reason.startswith("out of memory: encoding ") for reason in reasons)
+
+
+def test_side_stream_shrinks_gaps_by_more_than_it_delays_first_tokens() -> None:
+    turns, beside = (simulated("side_stream", ("engine.encoder_side_stream_max_ahead", ahead)) for ahead in (0, 1))
+    assert beside.summary["p99_itl_ms"] < 0.7 * turns.summary["p99_itl_ms"]
+    assert turns.summary["median_ttft_ms"] < beside.summary["median_ttft_ms"] < 1.2 * turns.summary["median_ttft_ms"]
+    assert beside.summary["encoder_busy_fraction"] > turns.summary["encoder_busy_fraction"]
+
+
+def test_disaggregated_trades_gaps_of_all_for_the_tail() -> None:
+    pools = [{"prefill": {"engines": 2}}, {"encode": {}, "decode": {}, "link": {"gigabytes_per_second": 50}}]
+    whole, three = (run(SCENARIOS / "disaggregated.yaml", {"pools": some}).summary for some in pools)
+    apart = simulated("disaggregated").summary
+    assert apart["p99_itl_ms"] < 0.55 * whole["p99_itl_ms"]
+    assert whole["mean_tpot_ms"] < apart["mean_tpot_ms"] < 1.25 * whole["mean_tpot_ms"]
+    assert whole["median_ttft_ms"] < apart["median_ttft_ms"] < 1.25 * whole["median_ttft_ms"]
+    assert three["p99_itl_ms"] < 0.55 * apart["p99_itl_ms"] and three["transferred_kv_bytes"] > 0
 
 
 def test_deadlock_stalls_wholly_under_fcfs() -> None:
