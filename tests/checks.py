@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from policies.handover import ItemsArrive
+from policies.handover import DecodeState, ItemsArrive, PrefillState
 from policies.plan import IterationPlan
 from policies.policy import Policy
 from policies.request_state import RequestState
@@ -34,6 +34,10 @@ def _check_blocks(state: ServingState, requests: list[RequestState]) -> None:
     owned = [block for blocks in held for block in blocks] + [*state.decodes._unsettled]
     assert sorted([*owned, *pool.free]) == list(range(1, pool.num_blocks + 1)), "KV blocks are lost or owned twice"
     assert not any(r.blocks for r in state.waiting)
+    if isinstance(state, PrefillState):
+        assert state.decodes.num_blocks == sum(reserved for _, reserved in state.decodes.away.values())
+    if isinstance(state, DecodeState):
+        assert state.coming_blocks == sum(r.max_blocks for r in state.coming)
     for r in state.contexts:
         assert pool.blocks_for(r.num_computed_tokens) <= len(r.blocks) <= pool.blocks_for(r.target)
     for r in state.decodes.members:

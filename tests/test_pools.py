@@ -101,6 +101,7 @@ def test_a_cancelled_request_leaves_nothing_behind_wherever_it_is(at: float, wor
     shape = Shape(decode=1, gigabytes_per_second=0.032768)
     whole = serve_pools(Load(asked, limits(), {}), "fcfs", shape)
     assert set(whole.status.values()) == {"finished"}, words
+    assert round(whole.table.loc[0, "transfer"], 9) == 0.003
     cancelled = serve_pools(Load(asked, limits(), {0: round(at * MS)}), "fcfs", shape)
     assert cancelled.status == {0: "cancelled", 1: "finished"}
     assert cancelled.requests[0].finish < at * MS + 2 * MS
