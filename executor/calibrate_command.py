@@ -19,7 +19,7 @@ from executor.options import Options
 from executor.runner import Runner
 from policies.limits import Limits
 from sim.command import INTERRUPTED
-from sim.files import usable, writing
+from sim.files import check_writable, usable
 from sim.progress import ProgressBar
 from workloads.errors import InputError
 
@@ -54,10 +54,7 @@ class CalibrateCommand:
 
     def _check_out(self) -> None:
         """Before minutes of timing."""
-        with writing(self.out.parent):
-            self.out.parent.mkdir(parents=True, exist_ok=True)
-        if self.out.is_dir():
-            raise InputError(f"{self.out}: is a folder; the timings go into a file")
+        check_writable(self.out)
 
     def __call__(self) -> int:
         """Do it all; returns the exit code."""

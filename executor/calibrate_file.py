@@ -76,7 +76,7 @@ class Calibration:
                 "memory": stated(total_bytes(self.loaded.device), "bytes", self._memory_source()),
             },
             "model": self.loaded.shape.name,
-            "label": f"measured on {name}{' (interrupted, partial)' if self.partial else ''}",
+            "label": f"measured on {name}, by {self.clock}{' (interrupted, partial)' if self.partial else ''}",
             "source": self._source(),
             "corrections": self._corrections(),
             "memory": memory_of(self.loaded),
@@ -106,6 +106,7 @@ class Calibration:
             "dtype": self.loaded.dtype_name,
             "gpus": 1,  # devices: one runs everything
             "queried": f"{date.today():%Y-%m}",
+            "clock": self.clock,
         }
 
     def _corrections(self) -> dict[str, Any]:

@@ -20,6 +20,8 @@ def device_named(name: str) -> torch.device:
         raise InputError(f"device: there is no {name!r}; cpu or cuda") from None
     if device.type not in ("cpu", "cuda"):
         raise InputError(f"device: {name!r} is neither cpu nor cuda")
+    if device.type == "cpu" and device.index:
+        raise InputError(f"device: there is no {name!r}; cpu has no number")
     if device.type == "cuda" and not torch.cuda.is_available():
         raise InputError("device: cuda was asked for, and torch finds no CUDA device here; --device cpu runs anywhere")
     if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():

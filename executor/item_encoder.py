@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-import torch
 from torch import Tensor
 
 from executor.clocks import Timer
+from executor.out_of_memory import is_out_of_memory
 from executor.pictures import Pictures
 from executor.runner import Runner
 from policies.encoder_cache import Key
@@ -35,15 +35,18 @@ class ItemEncoder:
         self._pictures = pictures
 
     def encode(self, plan: IterationPlan, timer: Timer) -> Encoded:
-        """Raises torch.OutOfMemoryError, which concerns everybody. Pixels are made before the first mark."""
+        """Lets out of memory pass, which concerns everybody. Pixels are made before the first mark."""
+        if not plan.encode:
+            mark = timer.mark()
+            return Encoded((), "", (mark, mark))
         patches, errors = self._patches(plan)
         start = timer.mark()
         try:
             for call in plan.encoder_calls():
                 self._together([owner for owner in call if owner in patches], patches)
-        except torch.OutOfMemoryError:
-            raise
-        except Exception:  # whichever item it was, it must not cost the others their request
+        except Exception as error:  # whichever item it was, it must not cost the others their request
+            if is_out_of_memory(error):
+                raise
             errors |= self._one_by_one(patches)
         return Encoded(*_blame(plan, errors), (start, timer.mark()))
 
@@ -54,7 +57,9 @@ class ItemEncoder:
         for request, index in plan.encode:
             try:
                 patches[request, index] = self._pictures.patches(request.items[index], request.content_key(index))
-            except (OSError, ValueError, SyntaxError) as error:  # what a broken picture file makes its reader raise
+            except Exception as error:  # a broken picture file can make its reader raise anything
+                if is_out_of_memory(error):
+                    raise
                 errors[request.keys[index]] = f"item {index} cannot be read: {_one_line(error)}"
         return patches, errors
 
@@ -71,9 +76,9 @@ class ItemEncoder:
         for request, index in patches:
             try:
                 self._together([(request, index)], patches)
-            except torch.OutOfMemoryError:
-                raise
             except Exception as error:
+                if is_out_of_memory(error):
+                    raise
                 errors[request.keys[index]] = f"item {index} cannot be encoded: {_one_line(error)}"
         return errors
 

@@ -17,6 +17,7 @@ from executor.interleave import Interleaved
 from executor.memory_stats import MemoryMeter
 from executor.models import LoadedModel
 from executor.options import Options
+from executor.out_of_memory import is_out_of_memory
 from executor.pictures import Pictures
 from executor.prepare import longest_request
 from executor.priced_backend import PricedBackend
@@ -33,6 +34,7 @@ from sim.result import Run
 from sim.run import serve
 from sim.simulated import SimulatedBackend
 from sim.world import Resolved, World
+from workloads.errors import InputError
 
 NANOSECOND = 1e-9
 
@@ -77,7 +79,7 @@ class LiveWorld(World):
     ) -> None:
         self.loaded = loaded
         self.options = options
-        self.clock = options.clock or ("cuda" if loaded.device.type == "cuda" else "wall")
+        self.clock = options.clock or options.default_clock
         self.plans: list[str] = []
         self.notes: list[str] = []  # what the device would not do
         self.interleaved: Interleaved | None = None  # times shapes beside the run, where the options ask for it
@@ -156,7 +158,12 @@ def replay(
     checked: Resolved, loaded: LoadedModel, options: Options, *, progress: Callable[[int], None] | None = None
 ) -> LiveRun:
     """Serve the scenario's requests on the device. Raises InputError where it has no room."""
-    world = LiveWorld(checked, loaded, options, progress)
+    try:
+        world = LiveWorld(checked, loaded, options, progress)
+    except (RuntimeError, MemoryError) as error:
+        if not is_out_of_memory(error):
+            raise
+        raise InputError(f"{loaded.device} has no room for the run: {(str(error).splitlines() or [''])[0]}") from None
     run = serve(world, checked.notes)
     return LiveRun(run, world.plans, answers_of(world), world)
 

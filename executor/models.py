@@ -66,12 +66,18 @@ def load_model(name: str, device: torch.device, dtype: torch.dtype, *, seed: int
     """
     if name in SIZES:
         return _finish(name, _random(name, device, dtype, seed), MODELS[name])
+    if name in MODELS:
+        raise InputError(f"model {name!r} can only be simulated; --model runs another in its place: {', '.join(SIZES)}")
+    if "/" not in name and not Path(name).is_dir():  # a hub id has an owner
+        raise InputError(f"no model {name!r}: neither {', '.join(SIZES)}, nor a folder")
     config = _read_config(name)
-    _check_fit(name, config, device, dtype)
     disable_progress_bar()  # transformers' own, which it draws even where nobody looks
     try:
+        _check_fit(name, config, device, dtype)
         model = Qwen2VLForConditionalGeneration.from_pretrained(name, config=config, dtype=dtype).to(device)
         tokenizer = AutoTokenizer.from_pretrained(name)
+    except InputError:
+        raise
     except Exception as error:  # whatever a broken file makes its reader raise
         raise InputError(f"model {name!r} cannot be loaded: {_first_line(error)}") from None
     return _finish(name, model, shape_of(Path(name).name or name, config), tokenizer)
@@ -139,4 +145,6 @@ def shape_of(name: str, config: Any) -> VisionLanguageModel:
 
 
 def _first_line(error: Exception) -> str:
-    return (str(error).strip().splitlines() or [type(error).__name__])[0]
+    """And the next one, where the first only announces it."""
+    lines = [line.strip() for line in str(error).strip().splitlines()] or [type(error).__name__]
+    return " ".join(lines[: 2 if lines[0].endswith(":") else 1])

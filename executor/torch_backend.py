@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence as Requests
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import torch
 from torch import Tensor
 
 from executor.assembly import Batch, assemble
 from executor.clocks import HostMeter, Timer
 from executor.item_encoder import Encoded, ItemEncoder
+from executor.out_of_memory import is_out_of_memory
 from executor.pictures import Pictures
 from executor.prompts import Prompts, Sequence
 from executor.runner import Runner
@@ -70,9 +70,12 @@ class TorchBackend:
         self.meter.stop()
         try:
             return self._run(plan, batch)
-        except torch.OutOfMemoryError as error:
+        except (RuntimeError, MemoryError) as error:
+            if not is_out_of_memory(error):
+                raise
             self.allocation_failures += 1
-            raise OutOfMemoryError(f"{self.runner.loaded.device}: {str(error).splitlines()[0]}") from None
+            first = (str(error).splitlines() or ["out of memory"])[0]
+            raise OutOfMemoryError(f"{self.runner.loaded.device}: {first}") from None
 
     def _meet(self, plan: IterationPlan) -> None:
         """Make the prompts of requests that run for the first time."""

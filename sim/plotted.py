@@ -16,6 +16,8 @@ class PlottedRun(Protocol):
     @property
     def name(self) -> str: ...
     @property
+    def origin(self) -> str: ...
+    @property
     def requests(self) -> pd.DataFrame: ...
     @property
     def iterations(self) -> pd.DataFrame: ...
@@ -45,9 +47,10 @@ Runs = Sequence[tuple[str, PlottedRun]]
 
 
 def named(what: str, runs: Runs) -> str:
-    """A headline with the names of the scenarios."""
+    """A headline with the names of the scenarios, and whether that is simulated or measured."""
     names = ", ".join(dict.fromkeys(run.name for _, run in runs))
-    return f"{what}: {names if len(names) <= 60 else names[:57] + '...'}" if names else what
+    origins = " and ".join(dict.fromkeys(run.origin for _, run in runs))
+    return f"{what}: {names if len(names) <= 60 else names[:57] + '...'}, {origins}" if names else what
 
 
 def of_variant(what: str, label: str, run: PlottedRun) -> str:

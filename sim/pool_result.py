@@ -120,7 +120,7 @@ class EngineView:
     """What plots over time ask of a run, of one engine."""
 
     def __init__(self, run: PooledRun, engine: PoolEngine) -> None:
-        self.name = run.name
+        self.name, self.origin = run.name, run.origin
         self.engine = engine.name
         self.slo: SLO = run.slo
         limits = engine.state.limits

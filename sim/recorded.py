@@ -130,6 +130,8 @@ def _table(path: Path, like: pd.DataFrame) -> pd.DataFrame:
         raise InputError(f"{path}: is missing") from None
     except (OSError, pa.ArrowException, ValueError) as error:
         raise InputError(f"{path}: is not a whole Parquet file: {' '.join(str(error).split())}") from None
+    if "request_id" in table and table["request_id"].duplicated().any():
+        raise InputError(f"{path}: a request_id stands there twice")
     kinds, wanted = ({str(name): _kind(frame[name]) for name in frame} for frame in (table, like))
     if kinds != wanted:
         name = next(name for name in {**wanted, **kinds} if kinds.get(name) != wanted.get(name))

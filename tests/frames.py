@@ -26,6 +26,7 @@ class Run:
     slo: SLO = field(default_factory=SLO)
     limits: Limits = field(default_factory=Limits)
     name: str = "run"
+    origin: str = "simulated"
 
 
 def requests(token_times: Sequence[Sequence[float]], **columns: Any) -> pd.DataFrame:

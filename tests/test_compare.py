@@ -15,6 +15,7 @@ from typer.testing import CliRunner
 
 import cli
 from sim.compare import compare
+from sim.ranks import kendall_tau
 from sim.recorded import read_live, read_run
 
 
@@ -128,21 +129,26 @@ def test_an_interrupted_run_is_compared_as_far_as_it_went(base: Path) -> None:
 
 
 def test_variants_are_compared_pairwise_and_ranked(base: Path) -> None:
-    shutil.rmtree(base / "lives" / "footprint")
     write_simulated(small("head_of_line"), base / "runs" / "extra")
     code, output = call(base / "runs", base / "lives")
-    assert code == 0 and output.count("twin: identical") == 2
-    assert "ranks of eager, fcfs, simulated against measured" in output
-    assert "in one of both folders only: extra, footprint" in output
+    names = ["eager", "fcfs", "footprint"]
+    assert code == 0 and output.count("twin: identical") == 3
+    assert "ranks of eager, fcfs, footprint, simulated against measured" in output
+    assert "in one of both folders only: extra" in output
     content = json.loads((base / "lives" / "compare.json").read_text())
-    assert set(content["variants"]) == {"eager", "fcfs"} and content["left_out"] == ["extra", "footprint"]
-    figures = {
-        name: variant["free_running"]["figures"]["mean_e2el_ms"] for name, variant in content["variants"].items()
-    }
-    alike = [figures["eager"][side] > figures["fcfs"][side] for side in ("simulated", "measured")]
-    assert content["kendall_tau"]["mean_e2el_ms"] == (1.0 if alike[0] == alike[1] else -1.0)
+    assert sorted(content["variants"]) == names and content["left_out"] == ["extra"]
+    figures = [content["variants"][name]["free_running"]["figures"]["mean_e2el_ms"] for name in names]
+    sides = ([figure[side] for figure in figures] for side in ("simulated", "measured"))
+    assert content["kendall_tau"]["mean_e2el_ms"] == kendall_tau(*sides)
     plots = {path.name for path in (base / "lives" / "plots").iterdir()}
-    assert plots == {f"compare_{what}-{name}.png" for what in ("cdfs", "parity") for name in ("eager", "fcfs")}
+    assert plots == {f"compare_{what}-{name}.png" for what in ("cdfs", "parity") for name in names}
+
+
+def test_two_variants_have_no_rank(base: Path) -> None:
+    shutil.rmtree(base / "lives" / "footprint")
+    code, output = call(base / "runs", base / "lives", "--no-plots")
+    assert code == 0 and "ranks of" not in output
+    assert "in one of both folders only: footprint" in output
 
 
 def test_another_profile_prices_the_plans(base: Path) -> None:

@@ -173,8 +173,8 @@ def test_no_time_is_no_number_and_no_folder_is_no_place(csv: Path, tmp_path: Pat
     result = CliRunner().invoke(cli.app, ["fit", str(write(rows, tmp_path / "bad.csv"))])
     assert result.exit_code == 2 and "total_ms must be greater than 0" in result.output
     result = CliRunner().invoke(cli.app, ["fit", str(tmp_path / "gone.csv")])
-    assert result.exit_code == 2 and "No such file" in result.output
-    result = CliRunner().invoke(cli.app, ["fit", str(csv), "--out", str(tmp_path / "gone" / "p.json")])
+    assert result.exit_code == 2 and "is no file of timings" in result.output
+    result = CliRunner().invoke(cli.app, ["fit", str(csv), "--out", str(csv / "p.json")])
     assert result.exit_code == 2 and "cannot be written" in result.output
 
 
@@ -183,3 +183,12 @@ def test_without_scipy_it_says_what_to_install(csv: Path) -> None:
     code = f"import sys; sys.modules['scipy'] = None; sys.argv = ['tandem', 'fit', {str(csv)!r}]; import cli; cli.app()"
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=REPOSITORY)
     assert result.returncode == 2 and result.stderr == f"error: {NEEDS_SCIPY}\n"
+
+
+def test_a_profile_never_takes_the_timings_place(tmp_path: Path) -> None:
+    timings = tmp_path / "timings.json"
+    timings.write_text("stage\n")
+    for file, words in ((timings, "take the timings' place"), (tmp_path, "is no file of timings")):
+        result = CliRunner().invoke(cli.app, ["fit", str(file)])
+        assert result.exit_code == 2 and words in result.stderr
+    assert timings.read_text() == "stage\n"
