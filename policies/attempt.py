@@ -34,6 +34,7 @@ class Attempt:
             insort(builder.missing(request), index)
         for request, index in plan.reclaimed[reclaimed:]:
             builder.missing(request).remove(index)
-        del plan.attached[attached:], plan.encode[encode:], plan.reclaimed[reclaimed:], plan.prefill[prefill:]
+        del plan.attached[attached:], plan.encode[encode:], plan.prefill[prefill:]
+        plan.reclaimed = plan.reclaimed[:reclaimed]
         vars(builder).update(self._numbers, **self._keys)
         plan.encoder_tokens, plan.num_prefill_tokens = self._totals

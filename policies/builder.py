@@ -105,7 +105,7 @@ class PlanBuilder(Together):
             return False
         self.free_blocks -= blocks
         if blocks:
-            self.plan.kept_blocks.append((request, num_tokens))
+            self.plan.kept_blocks = [*self.plan.kept_blocks, (request, num_tokens)]
         return True
 
     def preempt(self, request: RequestState, *, requeue: bool = False) -> bool:

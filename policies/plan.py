@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from types import MappingProxyType
 from typing import Literal, NamedTuple
 
@@ -37,6 +37,8 @@ class IterationPlan:
         RequestState
     ] = ()  # decodes that get no token now: they leave the cohort and keep their blocks
     requeued: Collection[RequestState] = ()  # of `preempted`: go to the head of the waiting queue, the last one first
+    reclaimed: Sequence[tuple[RequestState, int]] = ()  # outputs taken back before their owners came to read them
+    kept_blocks: Sequence[tuple[RequestState, int]] = ()  # (request, tokens whose KV blocks it takes for later)
     refused: Mapping[RequestState, str] = NOBODY  # requests that fail with this iteration, each with the reason
     lookahead = 0  # tokens by which prefill has to be past an item before its output is released
     evicted: Collection[Key] = ()  # outputs dropped from the encoder cache whatever else becomes of the draft
@@ -47,10 +49,8 @@ class IterationPlan:
         self.preempted: list[RequestState] = []  # give back everything and start over
         self.attached: list[tuple[RequestState, int]] = []  # items held at no cost: cached, or encoded by another owner
         self.charged: list[tuple[RequestState, int]] = []  # items whose rows are charged before they are encoded
-        self.reclaimed: list[tuple[RequestState, int]] = []  # outputs taken back before their owners came to read them
         self.encode: list[tuple[RequestState, int]] = []  # items to encode now, in the order of selection
         self.prefill: list[tuple[RequestState, int]] = []  # (request, tokens of this chunk)
-        self.kept_blocks: list[tuple[RequestState, int]] = []  # (request, tokens whose KV blocks it takes for later)
         self.decode = decode  # the running decodes, all that are neither preempted nor held back, or none
         self.blocked: dict[RequestState, Blocked] = {}  # whom an encoder budget or the cache refused, and why
 

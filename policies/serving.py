@@ -137,7 +137,7 @@ class ServingState:
         if plan.decode is not None:
             self.begin_decodes(plan)
         pool = self.pool
-        for request, num_tokens in (*plan.prefill, *plan.kept_blocks):
+        for request, num_tokens in [*plan.prefill, *plan.kept_blocks] if plan.kept_blocks else plan.prefill:
             blocks = -(-(request.num_computed_tokens + num_tokens) // pool.block_size) - len(request.blocks)
             if blocks > 0:
                 request.blocks += pool.take(blocks)
