@@ -8,7 +8,6 @@ from typing import Any
 
 import pyarrow as pa
 import simpy
-import simpy.rt
 
 from executor.clocks import HostMeter, timer_and_meter
 from executor.devices import device_name
@@ -22,6 +21,7 @@ from executor.pictures import Pictures
 from executor.prepare import longest_request
 from executor.priced_backend import PricedBackend
 from executor.prompts import Prompts
+from executor.real_time import RealTime
 from executor.runner import Runner
 from executor.sampling import Sampler
 from executor.torch_backend import TorchBackend
@@ -35,8 +35,6 @@ from sim.run import serve
 from sim.simulated import SimulatedBackend
 from sim.world import Resolved, World
 from workloads.errors import InputError
-
-NANOSECOND = 1e-9
 
 
 class LiveEngine(Engine):
@@ -84,7 +82,7 @@ class LiveWorld(World):
         self.notes: list[str] = []  # what the device would not do
         self.interleaved: Interleaved | None = None  # times shapes beside the run, where the options ask for it
         super().__init__(checked.scenario, checked.profile, progress)
-        if isinstance(self.env, simpy.rt.RealtimeEnvironment):
+        if isinstance(self.env, RealTime):
             self.env.sync()  # what building took is over
 
     @property
@@ -105,7 +103,7 @@ class LiveWorld(World):
 
     def _environment(self) -> simpy.Environment:
         if self.options.real_time:
-            return simpy.rt.RealtimeEnvironment(0, factor=NANOSECOND, strict=False)
+            return RealTime()
         return simpy.Environment(0)
 
     def _backend(self) -> AccountingBackend:

@@ -23,6 +23,7 @@ class Recorder:
         self.requests = RequestLog()
         self.decisions = Decisions()
         self.under_way: dict[ServedRequest, None] = {}
+        self.clients_wait = True  # for answers; in an open loop none does
         self._progress = progress
 
     def arrive(self, request: ServedRequest) -> None:
@@ -87,7 +88,7 @@ class Recorder:
 
     def is_awaited(self, completed: Completed) -> bool:
         """Whether a client waits for one of those who leave."""
-        return any(map(DONE, completed.finished)) or any(map(DONE, completed.failed))
+        return self.clients_wait and (any(map(DONE, completed.finished)) or any(map(DONE, completed.failed)))
 
     def completed(self, completed: Completed, outcome: Outcome, now: int) -> None:
         """After `complete`: tokens, and who is done."""

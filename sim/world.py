@@ -101,6 +101,7 @@ class World:
         scenario = self.scenario
         requests = scenario.workload.requests(seed=scenario.seed, model=scenario.model)
         users = scenario.workload.closed_loop
+        self.recorder.clients_wait = users is not None
         if users is None:
             self.env.process(open_loop(self.env, requests, self.send))
         else:

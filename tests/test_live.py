@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import random
+import signal
+import threading
 import zlib
 from functools import cache
 from pathlib import Path
@@ -18,9 +21,11 @@ from PIL import Image
 from executor.live import LiveRun, LiveWorld
 from executor.options import Options
 from executor.prepare import prepare
+from executor.real_time import RealTime
 from executor.runner import Runner
 from policies import POLICIES
 from sim import Scenario
+from sim.interrupts import between_events
 from sim.plan_log import parsed
 from sim.run import serve, simulate
 from sim.twin import rerun, twin
@@ -277,3 +282,13 @@ def test_a_picture_with_a_huge_header_fails_its_owners_alone(tmp_path: Path) -> 
 def test_items_encoded_take_time_and_others_none(tmp_path: Path) -> None:
     table = run_live(asked(tmp_path), model(), clock="wall").run.iterations
     assert ((table.encode > 0) == (table.num_items > 0)).all()
+
+
+def test_an_interrupt_does_not_wait_for_the_next_arrival() -> None:
+    env = RealTime()
+    late = env.timeout(60 * 10**9)
+    env.sync()
+    with pytest.raises(KeyboardInterrupt), between_events(env):
+        threading.Timer(0.3, os.kill, [os.getpid(), signal.SIGINT]).start()
+        env.run()
+    assert not late.processed and env.now == 0
