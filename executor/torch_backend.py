@@ -123,7 +123,7 @@ class TorchBackend:
         errors: dict[Key, str] = {}
         for request, index in plan.encode:
             try:
-                patches[request, index] = self.pictures.patches(request.items[index], request.keys[index])
+                patches[request, index] = self.pictures.patches(request.items[index], request.content_key(index))
             except (OSError, ValueError, SyntaxError) as error:  # what a broken picture file makes its reader raise
                 errors[request.keys[index]] = f"item {index} cannot be read: {_one_line(error)}"
         return patches, errors

@@ -20,7 +20,8 @@ class AdmissionGate:
 
     def admits(self, request: RequestState) -> bool:
         cache = self.builder.state.cache
-        missing = [i for i, key in enumerate(request.keys) if not ((entry := cache.get(key)) and entry.ready)]
+        ahead = range(request.next_item, len(request.items))  # the others are in the prefix cache
+        missing = [i for i in ahead if not ((entry := cache.get(request.keys[i])) and entry.ready)]
         if missing and not self._fits(request, missing[0]):
             return False
         self._charge(request, missing)

@@ -73,6 +73,8 @@ class PlanBuilder(Turns):
         state = self.state
         end = request.num_computed_tokens + num_tokens
         blocks = max(0, -(-end // state.pool.block_size) - len(request.blocks))
+        if request.hit:
+            blocks -= self.num_shared(request)
         if not 0 < num_tokens <= self.tokens_left or blocks > self.free_blocks:
             return False
         if request.num_items_ahead and not self._covers(request, end):
@@ -81,6 +83,8 @@ class PlanBuilder(Turns):
         self.free_blocks -= blocks
         self.plan.prefill.append((request, num_tokens))
         self.plan.num_prefill_tokens += num_tokens
+        if request.hit:
+            self._attach_prefix(request)
         if self.plan.blocked:
             self.plan.blocked.pop(request, None)  # it gets on, whatever refused it an item behind this chunk
         return True
@@ -104,6 +108,8 @@ class PlanBuilder(Turns):
             self.contexts.remove(request)
         decodes = self.state.decodes
         self.free_blocks += decodes.num_blocks_of(request) if request in decodes.members else len(request.blocks)
+        if self.state.prefixes is not None:
+            self.free_blocks -= self._drop_blocks(request)
         self._none_runs()
         if requeue:
             self._send_back(request)

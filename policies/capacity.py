@@ -7,7 +7,7 @@ from policies.request_state import RequestState
 def fitting(builder: PlanBuilder) -> list[RequestState]:
     """Active requests that may prefill now, in order; the decodes always fit, if need be after preemptions."""
     if builder.state.limits.capacity == "no_evict":
-        return _reserved_to_completion(builder)
+        return _reserved_but_shared(builder) if builder.state.prefixes else _reserved_to_completion(builder)
     return _most_at_once(builder)
 
 
@@ -24,25 +24,39 @@ def _reserved_to_completion(builder: PlanBuilder) -> list[RequestState]:
     return fits
 
 
+def _reserved_but_shared(builder: PlanBuilder) -> list[RequestState]:
+    """The same where requests share blocks: nobody reserves what another holds anyway.
+
+    Whoever has started goes on, as what it needs is kept; of the others, what they may share can leave with its owner.
+    """
+    fits, left = [], builder.unreserved_blocks
+    for request in builder.contexts:
+        if not request.blocks and left >= 0:
+            left -= request.max_blocks - builder.num_shared(request)
+        if request.blocks or left >= 0:
+            fits.append(request)
+    return fits
+
+
 def _most_at_once(builder: PlanBuilder) -> list[RequestState]:
     """Blocks for what is needed now; an older request takes them back from the last started of the younger ones.
 
     Blocks are kept, and taken back, only for a request that can use them: one whose items are all there. Another may
     encode if there would be room, and while there is none nobody behind it starts.
     """
-    pool, needed, held_up, fits = builder.state.pool, 0, False, []
+    needed, held_up, fits = 0, False, []
     while builder.blocks_to_decode > builder.free_blocks:
         builder.preempt(_last_started(builder, after=-1)[0])
     for request in [*builder.contexts]:
         if request in builder.plan.preempted or (held_up and not (request.blocks or request.holds)):
             continue
-        more, ready = pool.blocks_for(request.target) - len(request.blocks), builder.ready(request)
-        while ready and _short(builder, needed + more) and (younger := _younger(builder, request)):
+        ready = builder.ready(request)
+        while ready and _short(builder, needed, request) and (younger := _younger(builder, request)):
             builder.preempt(younger[0])
-        if _short(builder, needed + more):
+        if _short(builder, needed, request):
             held_up = True
             continue
-        needed += more if ready else 0
+        needed += builder.blocks_needed(request, request.remaining) if ready else 0
         fits.append(request)
     return fits
 
@@ -52,8 +66,10 @@ def _younger(builder: PlanBuilder, request: RequestState) -> list[RequestState]:
     return _last_started(builder, after=request.order) if request.order >= 0 else []
 
 
-def _short(builder: PlanBuilder, needed: int) -> bool:
-    return needed + builder.blocks_to_decode > builder.free_blocks
+def _short(builder: PlanBuilder, needed: int, request: RequestState) -> bool:
+    """Whether the request's blocks are not free, besides those needed before it."""
+    more = builder.blocks_needed(request, request.remaining)
+    return needed + more + builder.blocks_to_decode > builder.free_blocks
 
 
 def _last_started(builder: PlanBuilder, after: int) -> list[RequestState]:

@@ -81,7 +81,7 @@ class DecodeCohort:
         while last != request.last_step or request.joined < 0:
             heappop(finishing)  # left before its time
             last, _, request = finishing[0]
-        return self._with_blocks(last - self.steps)
+        return self._with_blocks(last - self.steps, len(self._pool.free))
 
     @property
     def num_crossing(self) -> int:
@@ -92,9 +92,9 @@ class DecodeCohort:
         """Whether the request is a member that needs a KV block in the next step."""
         return request in self._crossing.get(self.steps % self._block_size, ())
 
-    def _with_blocks(self, limit: int) -> int:
-        """How many steps, at most `limit`, the free KV blocks last for."""
-        free, size = len(self._pool.free), self._block_size
+    def _with_blocks(self, limit: int, free: int) -> int:
+        """How many steps, at most `limit`, that many free KV blocks last for."""
+        size = self._block_size
         if len(self.members) * (limit // size + 1) <= free:
             return limit
         for step in range(limit):

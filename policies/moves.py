@@ -30,6 +30,8 @@ def preempt(state: ServingState, plan: IterationPlan) -> None:
         if request in state.decodes.members:
             state.decodes.leave(request)
             state.contexts[request] = None
+        if state.prefixes is not None:
+            state.prefixes.stop(request)
         give_back(state, request)
         request.num_computed_tokens = 0
         request.num_items_ahead = len(request.items)

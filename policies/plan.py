@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from types import MappingProxyType
 from typing import Literal, NamedTuple
 
@@ -37,6 +37,7 @@ class IterationPlan:
     ] = ()  # decodes that get no token now: they leave the cohort and keep their blocks
     requeued: Collection[RequestState] = ()  # of `preempted`: go to the head of the waiting queue, the last one first
     refused: Mapping[RequestState, str] = NOBODY  # requests that fail with this iteration, each with the reason
+    hits: Mapping[RequestState, Sequence[int]] = {}  # cached KV blocks that those whose prefill begins now start with
     lookahead = 0  # tokens by which prefill has to be past an item before its output is released
     evicted: Collection[Key] = ()  # outputs dropped from the encoder cache whatever else becomes of the draft
     refreshed: Collection[Key] = ()  # outputs that count as released just now, in this order

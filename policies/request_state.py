@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from policies.blocks import no_blocks
 from workloads.request import Request
 
 if TYPE_CHECKING:
+    from policies.block_keys import BlockKeys
     from policies.encoder_cache import EncoderEntry, Key
 
 
 class RequestState:
     """A request catches up with its own tokens: there is no phase, only how far `num_computed_tokens` has come.
 
+    Where prefixes are cached, it has come as far as the cache before it has started (see `policies.prefixes`).
     While a request decodes, the cohort counts for it (see `policies.decodes`), and the fields here stand as they
     were when it joined.
     """
@@ -24,6 +27,9 @@ class RequestState:
     max_blocks = 0  # KV blocks for max_tokens; known once it is submitted
     joined = -1  # cohort step at which it began to decode; -1 while it does not
     last_step = -1  # cohort step after which its answer is complete
+    block_keys: BlockKeys | None = None  # of its KV blocks, where prefixes are cached
+    hit: Sequence[int] = ()  # cached blocks that it would start with now, while it has not started
+    num_cached_tokens = 0  # prompt tokens that it did not compute when it first started
     encoded: frozenset[int] = frozenset()  # items that were encoded for this request since it last started
     num_encodes = 0
     num_cache_hits = 0  # items that prefill passed without their having been encoded for this request
@@ -34,7 +40,7 @@ class RequestState:
         self.id = request.id
         self.arrival = request.arrival  # in nanoseconds; whoever serves it may know better
         self.items = request.items
-        self.keys: tuple[Key, ...] = tuple(map(self._key, range(len(self.items)))) if self.items else ()
+        self.keys: tuple[Key, ...] = tuple(map(self.content_key, range(len(self.items)))) if self.items else ()
         self.num_items_ahead = len(self.items)  # items that prefill has yet to pass: the last ones of the prompt
         self.target = request.prompt_tokens  # tokens to prefill: the prompt, after a preemption also the answer so far
         self.max_tokens = request.prompt_tokens + request.output_tokens - 1  # the last token is never written to the KV
@@ -42,9 +48,10 @@ class RequestState:
         self.holds: dict[int, EncoderEntry] = {}  # item index -> its entry in the encoder cache
         self.held: set[int] = set()  # the same indices: what is released together goes in this set's order, as in vLLM
 
-    def _key(self, index: int) -> Key:
-        """Content keys carry modality and size, so that a key used again for another picture finds no wrong rows.
+    def content_key(self, index: int) -> Key:
+        """The item's name in the encoder cache, and of its pixels.
 
+        Content keys carry modality and size, so that a key used again for another picture finds no wrong rows.
         Without a content key, one that nobody else can have.
         """
         item = self.items[index]

@@ -14,6 +14,9 @@ from policies.items import encoded, evict, hold_early, hold_items, release_passe
 from policies.limits import Limits
 from policies.moves import admit, give_back, hold_back, preempt, requeue
 from policies.plan import IterationPlan
+from policies.prefix_decodes import PrefixDecodes
+from policies.prefix_pool import PrefixPool
+from policies.prefixes import Prefixes
 from policies.request_state import RequestState
 
 QueueKey = Callable[[RequestState], tuple[int, ...]]  # what the waiting queue is sorted by
@@ -48,12 +51,14 @@ class ServingState:
         self.encoder_max_num_items = _number(limits.encoder_max_num_items)
         self.encoder_max_num_tokens = _number(limits.encoder_max_num_tokens)
         self.encoder_cache_rows = _number(limits.encoder_cache_rows)
-        self.pool = KVBlockPool(limits.num_kv_blocks, limits.block_size)
         bounded = self.encoder_cache_rows < UNBOUNDED
         self.cache = EncoderCache(self.encoder_cache_rows if bounded else None, reuse=limits.encoder_cache_reuse)
+        blocks = limits.num_kv_blocks, limits.block_size
+        self.prefixes = Prefixes(PrefixPool(*blocks), self.cache) if limits.prefix_caching else None
+        self.pool: KVBlockPool = self.prefixes.pool if self.prefixes else KVBlockPool(*blocks)
         self.waiting: deque[RequestState] = deque()
         self.contexts: dict[RequestState, None] = {}  # active and not decoding, in order of admission
-        self.decodes = DecodeCohort(self.pool)
+        self.decodes = PrefixDecodes(self.prefixes) if self.prefixes else DecodeCohort(self.pool)
         self.num_admitted = 0
 
     @property
@@ -64,6 +69,8 @@ class ServingState:
         request.max_blocks = self.pool.blocks_for(request.max_tokens)
         if not self.limits.encoder_cache_reuse:
             request.use_own_keys()
+        if self.prefixes is not None:
+            self.prefixes.enter(request)
         if self.queue_key is None:
             self.waiting.append(request)
         else:
@@ -107,6 +114,8 @@ class ServingState:
             requeue(self, plan)
         if plan.encode or plan.attached or plan.charged:
             hold_items(self.cache, plan, late)
+        if self.prefixes is not None:
+            self.prefixes.start(plan)
         if plan.decode is not None:
             self.begin_decodes(plan)
         pool = self.pool
@@ -131,6 +140,8 @@ class ServingState:
             plan.decode.advance(num_iterations)
             finished = plan.decode.pop_finished()
         if not (finished or plan.prefill or plan.encode or plan.refused):
+            if self.prefixes is not None:
+                self.prefixes.refresh()
             return NOTHING
         emitted: list[RequestState] = []
         if plan.encode:
@@ -144,6 +155,8 @@ class ServingState:
                 self._computed(request, num_tokens, plan.lookahead, emitted, finished)
         for request in finished:
             give_back(self, request)
+        if self.prefixes is not None:
+            self.prefixes.refresh()
         return Completed(emitted, finished, failed)
 
     def _computed(
@@ -155,6 +168,8 @@ class ServingState:
         finished: list[RequestState],
     ) -> None:
         request.num_computed_tokens = computed = request.num_computed_tokens + num_tokens
+        if self.prefixes is not None:
+            self.prefixes.computed(request, num_tokens)
         done = computed == request.target
         if request.holds and (done or self.limits.release == "progressive"):
             release_passed(self.cache, request, 0 if done else lookahead)
@@ -177,4 +192,6 @@ class ServingState:
             del self.contexts[request]
         elif request in self.waiting:
             self.waiting.remove(request)
+        if self.prefixes is not None:
+            self.prefixes.leave(request)
         give_back(self, request)

@@ -33,6 +33,7 @@ class PlanLine(BaseModel):
     held_back: list[Whole] = []  # decodes that get no token
     requeued: list[Whole] = []  # of the preempted
     refused: list[Whole] = []  # requests that fail because the policy says so
+    hits: list[tuple[Whole, Whole]] = []  # (id, tokens): who starts behind so many cached ones
     attached: list[tuple[Whole, Whole]] = []
     charged: list[tuple[Whole, Whole]] = []
     encode: list[tuple[Whole, Whole, Grid]] = []  # with (frames, height, width) in patches
@@ -71,6 +72,7 @@ class PlanLines:
             held_back=[request.id for request in plan.held_back],
             requeued=[request.id for request in plan.requeued],
             refused=[request.id for request in plan.refused],
+            hits=[(request.id, request.num_computed_tokens) for request in plan.hits],
             attached=_items(plan.attached),
             charged=_items(plan.charged),
             encode=[(request.id, index, request.items[index].grid) for request, index in plan.encode],

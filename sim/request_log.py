@@ -11,7 +11,7 @@ FIELDS = (
     *("request_id", "arrival", "prepared", "admitted", "first_token", "finish"),
     *("prompt_tokens", "output_tokens", "num_items", "encoder_tokens", "embeds"),
     *("encode", "prefill", "reservation_wait", "encoder_budget_wait"),
-    *("num_encodes", "num_cache_hits", "num_preemptions", "status", "reason"),
+    *("num_encodes", "num_cache_hits", "num_cached_tokens", "num_preemptions", "status", "reason"),
 )
 SEGMENT = 6  # first token, next decode step, steps, tokens in the KV, continues the segment before, finished
 
@@ -58,6 +58,7 @@ class RequestLog:
                 request.budget_wait,
                 request.num_encodes,
                 request.num_cache_hits,
+                request.num_cached_tokens,
                 request.num_preemptions,
                 self._code(request.status),
                 self._code(request.reason),
@@ -125,7 +126,7 @@ class RequestLog:
                 "tpot": tpot,
                 "e2el": _seconds(e2el),
                 **{name: _seconds(values) for name, values in parts.items()},
-                **{name: column[name] for name in ("num_encodes", "num_cache_hits", "num_preemptions")},
+                **{name: column[name] for name in FIELDS[15:19]},
                 "status": texts[column["status"]].astype(str),
                 "reason": texts[column["reason"]].astype(str),
             },

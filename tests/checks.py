@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from prefix_checks import Shadow, check_prefixes
+
+from policies.limits import Limits
 from policies.plan import IterationPlan
 from policies.policy import Policy
 from policies.request_state import RequestState
-from policies.serving import Completed, ServingState
+from policies.serving import Completed, QueueKey, ServingState
 from sim.stalled import blockers
 
 
@@ -29,9 +32,14 @@ def _check_blocks(state: ServingState, requests: list[RequestState]) -> None:
     pool = state.pool
     state.decodes.settle()
     owned = [block for r in requests for block in r.blocks] + [*state.decodes._unsettled]
+    if state.prefixes is not None:
+        check_prefixes(state, requests, owned)
+        owned = [*dict.fromkeys(owned)]
     assert sorted([*owned, *pool.free]) == list(range(1, pool.num_blocks + 1)), "KV blocks are lost or owned twice"
     assert not any(r.blocks for r in state.waiting)
     for r in state.contexts:
+        if state.prefixes is not None and not r.blocks:
+            continue  # it has not started: what it has computed is in others' blocks
         assert pool.blocks_for(r.num_computed_tokens) <= len(r.blocks) <= pool.blocks_for(r.target)
     for r in state.decodes.members:
         computed = r.num_computed_tokens + state.decodes.steps - r.joined
@@ -76,7 +84,7 @@ def fingerprint(state: ServingState) -> Any:
     requests = [
         (
             *(getattr(r, name) for name in (*fields, *counts)),
-            tuple(r.blocks),
+            (*r.blocks, -1, *r.hit),
             tuple((i, e.key) for i, e in r.holds.items()),
         )
         for r in everyone(state)
@@ -92,6 +100,7 @@ def content(plan: IterationPlan) -> Any:
     lists = (plan.admitted, plan.preempted, plan.attached, plan.charged, plan.encode, plan.prefill)
     named = [[(e[0].id, e[1]) if isinstance(e, tuple) else e.id for e in entries] for entries in lists]
     named += [
+        [(r.id, *hit) for r, hit in plan.hits.items()],
         [r.id for r in plan.held_back],
         [r.id for r in plan.requeued],
         [r.id for r in plan.refused],
@@ -108,12 +117,20 @@ class CheckedState(ServingState):
     completing = False
     cuts_prompts = False  # a prompt may be computed in parts without chunked prefill
 
+    def __init__(self, limits: Limits, queue_key: QueueKey | None = None) -> None:
+        super().__init__(limits, queue_key)
+        self.shadow = Shadow()
+
     def begin(self, plan: IterationPlan) -> None:
         self._check_budgets(plan)
         self._check_encodes(plan)
+        if self.prefixes is not None:
+            self.shadow.begin(self, plan)
         super().begin(plan)
         check(self)
         self._check_prefills(plan)
+        if self.prefixes is not None:
+            self.shadow.begun(self, plan)
 
     def begin_decodes(self, plan: IterationPlan) -> None:
         assert len(self.decodes.members) <= self.max_num_batched_tokens
@@ -121,6 +138,8 @@ class CheckedState(ServingState):
 
     def complete(self, plan: IterationPlan, num_iterations: int = 1, failed: Sequence[RequestState] = ()) -> Completed:
         self.completing = True
+        if self.prefixes is not None:
+            self.shadow.complete(self, plan)
         completed = super().complete(plan, num_iterations, failed)
         self.completing = False
         check(self)
@@ -142,7 +161,7 @@ class CheckedState(ServingState):
         assert sum(self.limits.encoder_cost(r.items[i]) for r, i in plan.encode) <= self.encoder_max_num_tokens
         assert all(tokens > 0 for _, tokens in plan.prefill)
         if not self.limits.chunked_prefill and not self.cuts_prompts:
-            assert all(r.num_computed_tokens == 0 and tokens == r.target for r, tokens in plan.prefill)
+            assert all(not r.blocks and tokens == r.remaining for r, tokens in plan.prefill)
         if self.limits.capacity == "no_evict":
             assert not plan.preempted
 
