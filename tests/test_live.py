@@ -248,7 +248,6 @@ def test_kv_blocks_are_no_more_than_the_requests_can_use(tmp_path: Path) -> None
     assert blocks and blocks <= 10_000 and any("num_kv_blocks" in note for note in live.run.notes)
 
 
-
 @pytest.mark.parametrize("interval", [1, 16, 1000])
 def test_padded_batches_give_the_same_tokens(interval: int, tmp_path: Path) -> None:
     """On a CPU their static buffers run as they are."""
