@@ -1,8 +1,8 @@
-"""Encodes an iteration's items in one call; whatever is wrong with one of them concerns its owners alone."""
+"""Encodes an iteration's items in as few calls as the plan says; what is wrong with one concerns its owners alone."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from torch import Tensor
@@ -43,7 +43,8 @@ class ItemEncoder:
         patches, errors = self._patches(plan)
         start = timer.mark()
         try:
-            self._together(patches, patches)
+            for call in plan.encoder_calls():
+                self._together([owner for owner in call if owner in patches], patches)
         except Exception as error:  # whichever item it was, it must not cost the others their request
             if is_out_of_memory(error):
                 raise
@@ -56,15 +57,14 @@ class ItemEncoder:
         errors: dict[Key, str] = {}
         for request, index in plan.encode:
             try:
-                patches[request, index] = self._pictures.patches(request.items[index], request.keys[index])
+                patches[request, index] = self._pictures.patches(request.items[index], request.content_key(index))
             except Exception as error:  # a broken picture file can make its reader raise anything
                 if is_out_of_memory(error):
                     raise
                 errors[request.keys[index]] = f"item {index} cannot be read: {first_line(error)}"
         return patches, errors
 
-    def _together(self, owners: Iterable[Owner], patches: Patches) -> None:
-        owners = list(owners)
+    def _together(self, owners: list[Owner], patches: Patches) -> None:
         if owners:
             self._runner.encode(
                 [patches[owner] for owner in owners],

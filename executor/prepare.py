@@ -40,6 +40,10 @@ def load_for(scenario: Scenario, options: Options) -> LoadedModel:
 
 def prepare(scenario: Scenario, loaded: LoadedModel, options: Options) -> Prepared:
     """The scenario for the model that runs it; several scenarios may share one loaded model."""
+    if scenario.engine.encoder_side_stream_max_ahead:
+        raise InputError("engine.encoder_side_stream_max_ahead: the executor has no side stream yet, only a simulation")
+    if scenario.pools is not None:
+        raise InputError("pools: the executor is one engine; several are only simulated")
     executed = scenario.model_copy(update={"model": _executed_shape(scenario.model, loaded)})
     for request in _first_requests(executed):
         _check_items(request, executed.model)

@@ -81,4 +81,5 @@ def _storage(loaded: LoadedModel, limits: Limits, options: Options) -> EncoderSt
         return ItemStorage()
     rows = limits.encoder_cache_rows
     width = loaded.shape.hidden_size * (1 + loaded.shape.num_deepstack)
-    return RowStorage(rows if isinstance(rows, int) else None, width, loaded.device, loaded.dtype)
+    bounded = limits.release != "iteration"
+    return RowStorage(rows if isinstance(rows, int) else None, width, loaded.device, loaded.dtype, bounded=bounded)

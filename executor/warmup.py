@@ -30,7 +30,7 @@ def encode_boundary(runner: Runner, limits: Limits, largest: MultimodalItem) -> 
     One where nothing bounds them: engines of before there were budgets did not profile the encoder.
     """
     tokens, items = limits.encoder_max_num_tokens, limits.encoder_max_num_items
-    bounds = [tokens // largest.encoder_tokens] if isinstance(tokens, int) else []
+    bounds = [tokens // limits.encoder_cost(largest)] if isinstance(tokens, int) else []
     bounds += [items] if isinstance(items, int) else []
     encode_items(runner, largest, max(1, min(bounds, default=1)))
 

@@ -19,22 +19,33 @@ class AdmissionGate:
             self._charge(request, builder.missing(request))
 
     def admits(self, request: RequestState) -> bool:
-        cache = self.builder.state.cache
-        missing = [i for i, key in enumerate(request.keys) if not ((entry := cache.get(key)) and entry.ready)]
-        if missing and not self._fits(request, missing[0]):
+        if not self.would_admit(request):
             return False
-        self._charge(request, missing)
+        self._charge(request, self._to_encode(request))
         return True
 
+    def would_admit(self, request: RequestState) -> bool:
+        missing = self._to_encode(request)
+        return not missing or self._fits(request, missing[0])
+
+    def _to_encode(self, request: RequestState) -> list[int]:
+        cache = self.builder.state.cache
+        return [i for i, key in enumerate(request.keys) if (entry := cache.get(key)) is None or entry.pending]
+
     def _fits(self, request: RequestState, index: int) -> bool:
-        return self.items_left > 0 and request.items[index].encoder_tokens <= self.tokens_left
+        return self.items_left > 0 and self._cost(request, index) <= self.tokens_left
+
+    def _cost(self, request: RequestState, index: int) -> int:
+        """An item above the budget, where its policy has such, is encoded alone and takes all of it."""
+        state = self.builder.state
+        return min(state.limits.encoder_cost(request.items[index]), state.encoder_max_num_tokens)
 
     def _charge(self, request: RequestState, missing: list[int]) -> None:
         for index in missing:
             if not self._fits(request, index):
                 return
             self.items_left -= 1
-            self.tokens_left -= request.items[index].encoder_tokens
+            self.tokens_left -= self._cost(request, index)
 
 
 def admit_in_order(builder: PlanBuilder) -> None:

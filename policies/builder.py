@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from policies.encoder_draft import EncoderDraft
 from policies.request_state import RequestState
 from policies.serving import ServingState
+from policies.together import Together
 
 
-class PlanBuilder(EncoderDraft):
+class PlanBuilder(Together):
     """Each verb takes all that it names, or changes nothing and says False; a question never changes the answer.
 
     Nothing outside the draft changes before `ServingState.begin` gets the plan.
@@ -18,7 +18,7 @@ class PlanBuilder(EncoderDraft):
         self.now = now  # nanoseconds: all that a policy knows of time
         self.tokens_left = state.max_num_batched_tokens
         self.free_blocks = state.pool.num_free
-        self.waiting = state.waiting  # not admitted yet, in the order in which they left the front end
+        self.waiting = state.waiting  # not admitted yet, in the order in which they left the front end, or the policy's
         self.contexts = [*state.contexts]  # active, not decoding yet, newly admitted ones included; first come first
         self._seats = state.max_num_seqs - len(state.contexts) - len(state.decodes.members)
 
@@ -28,8 +28,16 @@ class PlanBuilder(EncoderDraft):
     def blocks_to_decode(self) -> int:
         """KV blocks that this iteration's decodes cross into."""
         decodes = self.state.decodes
-        blocks, preempted = decodes.num_crossing, self.plan.preempted
-        return blocks - sum(map(decodes.crosses, preempted)) if preempted else blocks
+        blocks = decodes.num_crossing
+        if self.plan.preempted:
+            blocks -= sum(map(decodes.crosses, self.plan.preempted))
+        if self.plan.held_back:
+            blocks -= sum(map(decodes.crosses, self.plan.held_back))
+        return blocks
+
+    def completes(self, request: RequestState) -> bool:
+        """Whether this iteration computes the last of what the request has to prefill."""
+        return any(r is request and tokens == r.remaining for r, tokens in self.plan.prefill)
 
     # Admission
 
@@ -39,7 +47,7 @@ class PlanBuilder(EncoderDraft):
         return self._seats > 0
 
     def admit(self, request: RequestState) -> bool:
-        """Give the head of the waiting queue a seat among `max_num_seqs`."""
+        """Give a request from the waiting queue a seat among `max_num_seqs`."""
         if self._seats <= 0:
             return False
         self._seats -= 1
@@ -50,11 +58,13 @@ class PlanBuilder(EncoderDraft):
     # The language model
 
     def decode(self) -> bool:
-        """Run every decode that is not preempted: one token each."""
+        """Run every decode that is neither preempted nor held back: one token each."""
         plan, decodes = self.plan, self.state.decodes
         count = len(decodes.members)
         if plan.preempted:
             count -= sum(request in decodes.members for request in plan.preempted)
+        if plan.held_back:
+            count -= len(plan.held_back)
         if not 0 < count <= self.tokens_left:
             return False
         blocks = self.blocks_to_decode
@@ -79,20 +89,40 @@ class PlanBuilder(EncoderDraft):
             self.free_blocks -= blocks
         self.plan.prefill.append((request, num_tokens))
         self.plan.num_prefill_tokens += num_tokens
+        if self.plan.blocked:
+            self.plan.blocked.pop(request, None)  # it gets on, whatever refused it an item behind this chunk
         return True
 
     def _covers(self, request: RequestState, end: int) -> bool:
         """Whether all items that begin before `end` are there."""
-        missing = self.missing(request)
-        return not missing or request.items[missing[0]].offset >= end
+        unready = self.unready(request)
+        return not unready or request.items[unready[0]].offset >= end
 
-    def preempt(self, request: RequestState) -> bool:
-        """Take everything back from a started request; it computes its tokens again later."""
+    def keep_blocks(self, request: RequestState, num_tokens: int) -> bool:
+        """Take the KV blocks of the request's next `num_tokens` before it can compute them."""
+        blocks = self.blocks_needed(request, num_tokens)
+        if blocks > self.free_blocks:
+            return False
+        self.free_blocks -= blocks
+        if blocks:
+            self.plan.kept_blocks = [*self.plan.kept_blocks, (request, num_tokens)]
+        return True
+
+    def preempt(self, request: RequestState, *, requeue: bool = False) -> bool:
+        """Take everything back from a started request; it computes its tokens again later.
+
+        It keeps its place among the active, or with `requeue` goes to the head of the waiting queue; then also what
+        this draft has for it is taken back, and its encoder rows can be had.
+        """
         if request in self.plan.preempted:
             return False
+        self._stop(request)
         self.plan.preempted.append(request)
         if request in self.contexts:
             self.contexts.remove(request)
         decodes = self.state.decodes
         self.free_blocks += decodes.num_blocks_of(request) if request in decodes.members else len(request.blocks)
+        self._none_runs()
+        if requeue:
+            self._send_back(request)
         return True

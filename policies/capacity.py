@@ -32,13 +32,13 @@ def _most_at_once(builder: PlanBuilder) -> list[RequestState]:
     """
     pool, needed, held_up, fits = builder.state.pool, 0, False, []
     while builder.blocks_to_decode > builder.free_blocks:
-        builder.preempt(_last_started(builder, after=-1)[0])
+        builder.preempt(last_started(builder, after=-1)[0])
     for request in [*builder.contexts]:
         if request in builder.plan.preempted or (held_up and not (request.blocks or request.holds)):
             continue
         more, ready = pool.blocks_for(request.target) - len(request.blocks), builder.ready(request)
-        while ready and _short(builder, needed + more) and (younger := _younger(builder, request)):
-            builder.preempt(younger[0])
+        while ready and _short(builder, needed + more) and (victims := younger(builder, request)):
+            builder.preempt(victims[0])
         if _short(builder, needed + more):
             held_up = True
             continue
@@ -47,16 +47,16 @@ def _most_at_once(builder: PlanBuilder) -> list[RequestState]:
     return fits
 
 
-def _younger(builder: PlanBuilder, request: RequestState) -> list[RequestState]:
+def younger(builder: PlanBuilder, request: RequestState) -> list[RequestState]:
     """Started requests that came after this one; whoever is admitted in this draft is the youngest of all."""
-    return _last_started(builder, after=request.order) if request.order >= 0 else []
+    return last_started(builder, after=request.order) if request.order >= 0 else []
 
 
 def _short(builder: PlanBuilder, needed: int) -> bool:
     return needed + builder.blocks_to_decode > builder.free_blocks
 
 
-def _last_started(builder: PlanBuilder, after: int) -> list[RequestState]:
+def last_started(builder: PlanBuilder, after: int) -> list[RequestState]:
     """Requests that own KV blocks and were admitted later than `after`, last first."""
     state, preempted = builder.state, builder.plan.preempted
     started = [r for r in (*state.contexts, *state.decodes) if r.blocks and r.order > after and r not in preempted]

@@ -8,10 +8,11 @@ from typing import Literal
 from policies.encoder_cache import Key
 from policies.plan import Blocked, IterationPlan
 from policies.request_state import RequestState
-from policies.serving import ServingState
+from policies.row_draft import RowDraft
+from policies.serving import UNBOUNDED, ServingState
 
 
-class EncoderDraft:
+class EncoderDraft(RowDraft):
     """Items, encoder tokens and encoder-cache rows of one iteration, spent in the draft alone."""
 
     reserved_rows = 0  # of rows_left, kept for the first request left incomplete
@@ -20,10 +21,11 @@ class EncoderDraft:
     def __init__(self, state: ServingState) -> None:
         self.state = state
         self.plan = IterationPlan()
+        rows = state.encoder_cache_rows if state.cache.references else UNBOUNDED
+        self.rows_left = rows - state.cache.held_rows
+        self._claims = {}
         self.encoder_items_left = state.encoder_max_num_items
         self.encoder_tokens_left = state.encoder_max_num_tokens
-        self.rows_left = state.encoder_cache_rows - state.cache.held_rows
-        self._claimed: set[Key] = set()  # keys that this draft takes rows for, or revives
         self._encoding: set[Key] = set()  # keys that this draft encodes
         self._missing: dict[RequestState, list[int]] = {}  # of whom it was asked, less what this draft obtains
 
@@ -37,27 +39,50 @@ class EncoderDraft:
         return missing
 
     def ready(self, request: RequestState) -> bool:
-        """Whether every item is there when this iteration's prefill begins (encoding comes before it)."""
-        return not request.num_items_ahead or not self.missing(request)
+        """Whether every item is there when this iteration's prefill begins."""
+        return not request.num_items_ahead or not self.unready(request)
+
+    def unready(self, request: RequestState) -> list[int]:
+        """Items not passed yet that will not be there when this iteration's prefill begins.
+
+        Encoding comes before it, unless it is on a side stream; what is in flight is not there.
+        """
+        missing = self.missing(request)
+        if not self.state.overlaps:
+            return missing
+        ahead = range(request.next_item, len(request.items))
+        return [index for index in ahead if index in missing or not self._there(request.keys[index])]
+
+    def _there(self, key: Key) -> bool:
+        """Of an output that is not missing."""
+        if key in self._encoding:
+            return not self.state.lands_later
+        entry = self.state.cache.get(key)
+        return entry is not None and entry.ready
+
+    def namesake(self, key: Key) -> Key | None:
+        """Another output, cached or encoded in this draft, with that modality and content key but not of that size."""
+        if key[0] == "temporary":
+            return None
+        for other in (*self.state.cache.entries, *self._encoding):
+            if other[:2] == key[:2] and other != key and (other in self._encoding or self._cached(other)):
+                return other
+        return None
 
     def attach(self, request: RequestState, index: int) -> bool:
         """Hold an output that is there already, or being encoded in this draft: no budget is spent."""
-        key = request.keys[index]
+        key, num_rows = request.keys[index], request.items[index].embeds
+        entry = self._cached(key)
         if key not in self._encoding:
-            entry = self.state.cache.get(key)
-            if entry is None or not entry.ready or not self._revive(key, entry.num_holds, entry.num_rows):
+            if entry is None or entry.pending or (request, index) in self.plan.reclaimed:
                 return False
+            # a released entry that is held again can no longer make room for others; what is reserved stays reserved
+            if not self._is_held(key, entry) and num_rows > self.rows_left - self.reserved_rows:
+                return False
+        if index not in request.holds:
+            self._take_rows(key, num_rows, entry)
         self.plan.attached.append((request, index))
         self._obtain(request, index)
-        return True
-
-    def _revive(self, key: Key, num_holds: int, num_rows: int) -> bool:
-        """A released entry that is held again can no longer make room for others; what is reserved stays reserved."""
-        if num_holds == 0 and key not in self._claimed:
-            if num_rows > self.rows_left - self.reserved_rows:
-                return False
-            self.rows_left -= num_rows
-            self._claimed.add(key)
         return True
 
     def attach_hits(self, requests: Iterable[RequestState]) -> None:
@@ -69,19 +94,27 @@ class EncoderDraft:
                     if request.keys[index] in entries:
                         self.attach(request, index)
 
-    def encode(self, request: RequestState, index: int) -> bool:
-        """Encode one item in this iteration, within items, tokens and rows, or attach it where that is enough."""
+    def encode(self, request: RequestState, index: int, *, alone: bool = False) -> bool:
+        """Encode one item in this iteration, within items, tokens and rows, or attach it where that is enough.
+
+        With `alone`, an item that no iteration has the tokens for is encoded too: as the only one.
+        """
         if self.attach(request, index):
             return True
         item, key = request.items[index], request.keys[index]
-        if self.encoder_items_left < 1 or item.encoder_tokens > self.encoder_tokens_left:
+        cost = self.state.limits.encoder_cost(item)
+        alone = alone and cost > self.state.encoder_max_num_tokens and not self.plan.encode
+        if self.encoder_items_left < 1 or (cost > self.encoder_tokens_left and not alone):
             spent: Literal["items", "tokens"] = "items" if self.encoder_items_left < 1 else "tokens"
             self.plan.blocked[request] = Blocked(spent, index, item.embeds)
             return False
+        if (request, index) in self.plan.reclaimed:
+            self.plan.blocked[request] = Blocked("rows", index, item.embeds)
+            return False
         if index not in request.holds and not self._claim(request, index, key, item.embeds):
             return False
-        self.encoder_items_left -= 1
-        self.encoder_tokens_left -= item.encoder_tokens
+        self.encoder_items_left = 0 if alone else self.encoder_items_left - 1
+        self.encoder_tokens_left = 0 if alone else self.encoder_tokens_left - cost
         self._encoding.add(key)
         self.plan.encode.append((request, index))
         self.plan.encoder_tokens += item.encoder_tokens
@@ -90,12 +123,10 @@ class EncoderDraft:
 
     def _claim(self, request: RequestState, index: int, key: Key, num_rows: int) -> bool:
         """Take rows for an output (allocate before compute), unless the draft has them already."""
-        if key in self._claimed:
-            return True
-        if not self._has_rows(request, index, num_rows):
+        entry = self._cached(key)
+        if not self._is_held(key, entry) and not self._has_rows(request, index, num_rows):
             return False
-        self.rows_left -= num_rows
-        self._claimed.add(key)
+        self._take_rows(key, num_rows, entry)
         return True
 
     def _has_rows(self, request: RequestState, index: int, num_rows: int) -> bool:
@@ -119,11 +150,11 @@ class EncoderDraft:
         rows = self._rows_of(request, missing)
         if missing and not self._has_rows(request, missing[0], rows):
             return False
-        self.rows_left -= rows
-        self._claimed.update(request.keys[i] for i in missing)
         for index in missing:
-            entry = self.state.cache.get(request.keys[index])
-            if entry is not None and entry.ready:
+            key = request.keys[index]
+            entry = self._cached(key)
+            self._take_rows(key, request.items[index].embeds, entry)
+            if entry is not None and not entry.pending:
                 self.plan.attached.append((request, index))
                 self._obtain(request, index)
             else:
@@ -132,14 +163,8 @@ class EncoderDraft:
 
     def _rows_of(self, request: RequestState, indices: list[int]) -> int:
         """Rows that holding these items would newly take, each key once."""
-        rows, seen, cache = 0, set(self._claimed), self.state.cache
-        for index in indices:
-            key = request.keys[index]
-            entry = cache.get(key)
-            if key not in seen and (entry is None or entry.num_holds == 0):
-                rows += request.items[index].embeds
-            seen.add(key)
-        return rows
+        wanted = {request.keys[index]: request.items[index].embeds for index in indices}
+        return sum(rows for key, rows in wanted.items() if not self._is_held(key, self._cached(key)))
 
     def _obtain(self, request: RequestState, index: int) -> None:
         self.missing(request).remove(index)

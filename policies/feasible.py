@@ -5,8 +5,16 @@ from policies.limits import Limits
 from policies.request_state import RequestState
 
 
-def why_never(limits: Limits, request: RequestState) -> str:
-    """Why this engine can never serve the request, in one line with advice; empty if it can."""
+def why_never(limits: Limits, request: RequestState, *, whole: bool = True) -> str:
+    """Why this engine can never serve the request, in one line with advice; empty if it can.
+
+    `whole`: its policy wants the outputs of all items at once; else only of the one that prefill is at.
+    """
+    return text_never(limits, request) or (_encoder(limits, request, whole) if request.items else "")
+
+
+def text_never(limits: Limits, request: RequestState) -> str:
+    """What the language model has no room for."""
     assert limits.num_kv_blocks is not None
     capacity = limits.num_kv_blocks * limits.block_size
     if request.max_tokens > capacity:
@@ -19,7 +27,7 @@ def why_never(limits: Limits, request: RequestState) -> str:
             f"may have to prefill {_at_once(limits, request)} tokens at once and an iteration computes "
             f"{limits.max_num_batched_tokens}: raise max_num_batched_tokens or set chunked_prefill"
         )
-    return _encoder(limits, request) if request.items else ""
+    return ""
 
 
 def _at_once(limits: Limits, request: RequestState) -> int:
@@ -27,15 +35,19 @@ def _at_once(limits: Limits, request: RequestState) -> int:
     return request.max_tokens if limits.capacity == "max_utilization" else request.target
 
 
-def _encoder(limits: Limits, request: RequestState) -> str:
-    largest, most = 0, limits.encoder_max_num_tokens
-    rows: dict[Key, int] = {}
-    for index, (key, item) in enumerate(zip(request.keys, request.items, strict=True)):
-        largest = max(largest, item.encoder_tokens)
-        rows[key if limits.encoder_cache_reuse else ("temporary", request.id, index)] = item.embeds
+def _encoder(limits: Limits, request: RequestState, whole: bool) -> str:
+    largest, most = max(map(limits.encoder_cost, request.items)), limits.encoder_max_num_tokens
     if isinstance(most, int) and largest > most:
         return f"has an item of {largest} encoder tokens and an iteration encodes {most}: raise encoder_max_num_tokens"
-    needed, held = sum(rows.values()), limits.encoder_cache_rows
+    return rows_never(limits, request, whole=whole)
+
+
+def rows_never(limits: Limits, request: RequestState, *, whole: bool) -> str:
+    """What the encoder cache has no room for: all items at one time, each key once, or the largest."""
+    rows: dict[Key, int] = {}
+    for index, (key, item) in enumerate(zip(request.keys, request.items, strict=True)):
+        rows[key if limits.encoder_cache_reuse else ("temporary", request.id, index)] = item.embeds
+    needed, held = sum(rows.values()) if whole else max(rows.values()), limits.encoder_cache_rows
     if isinstance(held, int) and needed > held:
         return (
             f"needs {needed} rows of encoder output and the cache holds {held}: "

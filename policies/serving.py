@@ -2,18 +2,30 @@
 
 from __future__ import annotations
 
+from bisect import insort
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from policies.blocks import KVBlockPool
 from policies.decodes import DecodeCohort
 from policies.encoder_cache import EncoderCache
-from policies.items import encoded, hold_early, hold_items, release_all, release_passed
+from policies.items import (
+    count_passed,
+    encoded,
+    evict,
+    hold_early,
+    hold_items,
+    reclaim,
+    release_passed,
+    release_used,
+)
 from policies.limits import Limits
+from policies.moves import admit, give_back, hold_back, preempt, requeue
 from policies.plan import IterationPlan
 from policies.request_state import RequestState
 
+QueueKey = Callable[[RequestState], tuple[int, ...]]  # what the waiting queue is sorted by
 UNBOUNDED = 2**62  # a budget that nothing exhausts
 
 
@@ -36,10 +48,14 @@ def _number(limit: int | str | None) -> int:
 class ServingState:
     """The one thing that changes. `begin` and `complete` bracket a launch; arrivals and aborts come between drafts."""
 
-    def __init__(self, limits: Limits) -> None:
-        """`limits` as resolved, with a number of KV blocks."""
+    overlaps = False  # whether outputs may be in flight when an iteration is drafted
+    lands_later = False  # whether those that an iteration encodes are then still in flight, too late for its prefill
+
+    def __init__(self, limits: Limits, queue_key: QueueKey | None = None) -> None:
+        """`limits` as resolved, with a number of KV blocks. Without a key, requests wait in the order of `submit`."""
         assert limits.num_kv_blocks is not None, "resolve the number of KV blocks first"
         self.limits = limits
+        self.queue_key = queue_key
         self.max_num_seqs = limits.max_num_seqs
         self.max_num_batched_tokens = limits.max_num_batched_tokens
         self.encoder_max_num_items = _number(limits.encoder_max_num_items)
@@ -47,11 +63,17 @@ class ServingState:
         self.encoder_cache_rows = _number(limits.encoder_cache_rows)
         self.pool = KVBlockPool(limits.num_kv_blocks, limits.block_size)
         bounded = self.encoder_cache_rows < UNBOUNDED
-        self.cache = EncoderCache(self.encoder_cache_rows if bounded else None, reuse=limits.encoder_cache_reuse)
+        self.cache = EncoderCache(
+            self.encoder_cache_rows if bounded else None,
+            reuse=limits.encoder_cache_reuse,
+            references=limits.release != "iteration",
+        )
         self.waiting: deque[RequestState] = deque()
         self.contexts: dict[RequestState, None] = {}  # active and not decoding, in order of admission
         self.decodes = DecodeCohort(self.pool)
         self.num_admitted = 0
+        self.num_queued = 0
+        self.num_finished = 0
 
     @property
     def num_active(self) -> int:
@@ -61,7 +83,16 @@ class ServingState:
         request.max_blocks = self.pool.blocks_for(request.max_tokens)
         if not self.limits.encoder_cache_reuse:
             request.use_own_keys()
-        self.waiting.append(request)
+        self.number(request)
+        if self.queue_key is None:
+            self.waiting.append(request)
+        else:
+            insort(self.waiting, request, key=self.queue_key)
+
+    def number(self, request: RequestState) -> None:
+        """It queues now."""
+        request.queued = self.num_queued
+        self.num_queued += 1
 
     # Before the launch
 
@@ -90,15 +121,23 @@ class ServingState:
         """Carry out a plan's decisions and complete it with addresses: evict, hand out blocks and rows, hold."""
         late = hold_early(self.cache, plan) if plan.attached else []
         if plan.preempted:
-            self._preempt(plan.preempted)
+            preempt(self, plan)
+        if plan.reclaimed:
+            reclaim(self.cache, plan)
+        if plan.evicted or plan.refreshed:
+            evict(self.cache, plan)
+        if plan.held_back:
+            hold_back(self, plan)
         if plan.admitted:
-            self._admit(plan.admitted)
+            admit(self, plan)
+        if plan.requeued:
+            requeue(self, plan)
         if plan.encode or plan.attached or plan.charged:
             hold_items(self.cache, plan, late)
         if plan.decode is not None:
             self.begin_decodes(plan)
         pool = self.pool
-        for request, num_tokens in plan.prefill:
+        for request, num_tokens in [*plan.prefill, *plan.kept_blocks] if plan.kept_blocks else plan.prefill:
             blocks = -(-(request.num_computed_tokens + num_tokens) // pool.block_size) - len(request.blocks)
             if blocks > 0:
                 request.blocks += pool.take(blocks)
@@ -110,57 +149,50 @@ class ServingState:
         plan.num_decodes = len(decodes.members)
         plan.context_tokens = decodes.context_tokens
 
-    def _admit(self, requests: list[RequestState]) -> None:
-        for request in requests:
-            admitted = self.waiting.popleft()
-            assert admitted is request, "requests are admitted in the order of the waiting queue"
-            request.order = self.num_admitted
-            self.num_admitted += 1
-            self.contexts[request] = None
-
-    def _preempt(self, requests: list[RequestState]) -> None:
-        """Recompute later: the answer so far joins the prompt, and the request keeps its place in the order."""
-        for request in requests:
-            if request in self.decodes.members:
-                self.decodes.leave(request)
-                self.contexts[request] = None
-            self._give_back(request)
-            request.num_computed_tokens = 0
-            request.num_items_ahead = len(request.items)
-            request.target = request.request.prompt_tokens + request.num_generated
-            request.encoded = frozenset()
-            request.num_preemptions += 1
-        self.contexts = dict.fromkeys(sorted(self.contexts, key=lambda r: r.order))
-
     # After it
 
     def complete(self, plan: IterationPlan, num_iterations: int = 1, failed: Sequence[RequestState] = ()) -> Completed:
         """Account for what ran: tokens, releases, finishes. More than one iteration only where only decodes ran."""
         finished: list[RequestState] = []
         if plan.decode is not None:
-            plan.decode.advance(num_iterations)
-            finished = plan.decode.pop_finished()
-        if not (finished or plan.prefill or plan.encode):
+            finished = plan.decode.advance(num_iterations)
+        if not (finished or plan.prefill or plan.encode or plan.refused):
             return NOTHING
         emitted: list[RequestState] = []
         if plan.encode:
-            encoded(self.cache, plan, failed)
+            self._encoded(plan, failed)
+        if plan.refused:
+            failed = [*failed, *plan.refused]
         for request in failed:
             self.abort(request)
         for request, num_tokens in plan.prefill:
             if request in self.contexts:
-                self._computed(request, num_tokens, emitted, finished)
+                self._computed(request, num_tokens, plan.lookahead, emitted, finished)
+        if not self.cache.references:
+            release_used(self.cache, plan)
         for request in finished:
-            self._give_back(request)
+            give_back(self, request)
+        self.num_finished += len(finished)
         return Completed(emitted, finished, failed)
 
+    def _encoded(self, plan: IterationPlan, failed: Sequence[RequestState]) -> None:
+        encoded(self.cache, plan, failed)
+
     def _computed(
-        self, request: RequestState, num_tokens: int, emitted: list[RequestState], finished: list[RequestState]
+        self,
+        request: RequestState,
+        num_tokens: int,
+        lookahead: int,
+        emitted: list[RequestState],
+        finished: list[RequestState],
     ) -> None:
         request.num_computed_tokens = computed = request.num_computed_tokens + num_tokens
         done = computed == request.target
-        if request.holds and (done or self.limits.release == "progressive"):
-            release_passed(self.cache, request)
+        if request.holds:
+            if not self.cache.references:
+                count_passed(request)
+            elif done or self.limits.release == "progressive":
+                release_passed(self.cache, request, 0 if done else lookahead)
         if done:
             request.num_generated += 1
             del self.contexts[request]
@@ -180,9 +212,4 @@ class ServingState:
             del self.contexts[request]
         elif request in self.waiting:
             self.waiting.remove(request)
-        self._give_back(request)
-
-    def _give_back(self, request: RequestState) -> None:
-        self.pool.give(request.blocks)
-        if request.holds:
-            release_all(self.cache, request)
+        give_back(self, request)

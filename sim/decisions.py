@@ -19,4 +19,7 @@ class Decisions:
         if plan.encode or plan.preempted:
             numbers += (-1, *(number for request, index in plan.encode for number in (request.id, index)))
             numbers += (-2, *(request.id for request in plan.preempted))
+        if plan.held_back or plan.requeued or plan.evicted:
+            numbers += (-3, *(request.id for request in plan.held_back))
+            numbers += (-4, *(request.id for request in plan.requeued), len(plan.evicted))
         self.digest = hash(tuple(numbers))

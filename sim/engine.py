@@ -5,7 +5,6 @@ from collections.abc import Generator
 import simpy
 
 from policies.builder import PlanBuilder
-from policies.feasible import why_never
 from policies.plan import IterationPlan
 from policies.policy import FOREVER, Policy
 from policies.serving import NOTHING, ServingState
@@ -13,6 +12,8 @@ from sim.backend import Backend, Outcome
 from sim.clock import Later, now
 from sim.recorder import Recorder
 from sim.served import ServedRequest
+
+AT_ONCE = Outcome(0, 0, 0, 0)
 
 
 class OutOfMemoryError(Exception):
@@ -43,6 +44,7 @@ class Engine:
         self.recorder = recorder
         self.fast_path = fast_path
         self.end_when_out_of_memory = end_when_out_of_memory
+        self._told = False  # of something that takes effect at the next draft
         self._arrived: list[ServedRequest] = []
         self._cancelled: list[tuple[ServedRequest, str]] = []
         self._all_decode = IterationPlan(state.decodes)  # what there is to plan while nobody else is active
@@ -52,10 +54,10 @@ class Engine:
 
     def deliver(self, request: ServedRequest) -> None:
         """A prepared request reaches the queue; one that can never be served is rejected here, alone."""
-        request.prepared = now(self.env)
-        reason = why_never(self.state.limits, request)
+        request.prepared = time = now(self.env)
+        reason = self.policy.why_never(self.state.limits, request)
         if reason:
-            self.recorder.leave(request, now(self.env), "rejected", reason)
+            self.recorder.leave(request, time, "rejected", reason)
             return
         self._arrived.append(request)
         self._wake()
@@ -77,9 +79,17 @@ class Engine:
         return builder.plan
 
     def _wake(self) -> None:
+        self._told = True
         if self._idle is not None:
             self._idle.succeed()
             self._idle = None
+
+    def _rest(self, plan: IterationPlan, start: int) -> Generator[simpy.Event, None, int]:
+        """There is nothing to run until something happens; returns when that is."""
+        self._idle = self.env.event()
+        yield self._idle
+        self.recorder.waited(plan, now(self.env) - start)
+        return now(self.env)
 
     def _serve(self) -> Generator[simpy.Event, None, None]:
         env, state, recorder, all_decode = self.env, self.state, self.recorder, self._all_decode
@@ -89,7 +99,7 @@ class Engine:
             if upcoming <= start:  # whatever is stamped with this moment comes before its draft
                 yield Later(env, start - now(env))
                 continue
-            if self._arrived or self._cancelled:
+            if self._told:
                 self._take_in(start)
                 continue  # a client that was told may send again at this very moment
             # the policy is only asked where there is a choice to make
@@ -107,16 +117,25 @@ class Engine:
                 count = 1 if outcome.run is None else outcome.run.num_iterations
                 completed = state.complete(plan, count, outcome.failed)
                 if completed is not NOTHING:
-                    if start > now(env) and recorder.is_awaited(completed):
+                    if recorder.clients_wait and start > now(env) and recorder.is_awaited(completed):
                         yield Later(env, start - now(env))  # clients act at the time at which they hear of it
                     recorder.completed(completed, outcome, start)
                 if outcome.failed and self.end_when_out_of_memory:
                     raise OutOfMemoryError(outcome.reason)
+            elif plan.changes_alone:
+                yield from self._change(plan, start)
             else:
-                self._idle = env.event()
-                yield self._idle
-                recorder.waited(plan, now(env) - start)
-                start = now(env)
+                start = yield from self._rest(plan, start)
+
+    def _change(self, plan: IterationPlan, start: int) -> Generator[simpy.Event, None, None]:
+        """Carry out a plan that runs nothing: it takes no time."""
+        self.recorder.planned(plan, start)
+        self.state.begin(plan)
+        completed = self.state.complete(plan)
+        if completed is not NOTHING:
+            if start > now(self.env):
+                yield Later(self.env, start - now(self.env))
+            self.recorder.completed(completed, AT_ONCE, start)
 
     def _launch(self, plan: IterationPlan, start: int, upcoming: float) -> Outcome:
         state, backend, repeats, horizon = self.state, self.backend, 1, 0
@@ -141,6 +160,7 @@ class Engine:
 
     def _take_in(self, start: int) -> None:
         """Arrivals in the order in which they came, at one time in the order of their ids; then cancellations."""
+        self._told = False
         if len(self._arrived) > 1:
             self._arrived.sort(key=lambda r: (r.prepared, r.id))
         for request in self._arrived:

@@ -1,7 +1,7 @@
 """The summary of a run: the keys of vLLM's `bench serve`, a few of SGLang's, and those of encoder and cache."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -20,7 +20,10 @@ Figures = dict[str, Any]
 Window = tuple[float, float]
 
 PERCENTILES = (50, 90, 95, 99)
-TTFT_PARTS = ("preparation", "queue_wait", "encode", "prefill", "reservation_wait", "encoder_budget_wait", "other")
+TTFT_PARTS = (
+    *("preparation", "queue_wait", "encode", "transfer", "prefill"),
+    *("reservation_wait", "encoder_budget_wait", "other"),
+)
 
 
 def summarise(
@@ -33,14 +36,17 @@ def summarise(
     warmup: float = 0.0,
     duration_window: Window | None = None,
     decode_steps: tuple[NDArray[np.int64], NDArray[Any]] | None = None,
+    spans: Mapping[str, Sequence[tuple[int, int]]] | None = None,
+    num_engines: int = 1,
 ) -> dict[str, int | float | None]:
     """Figures of the requests after the warm-up: per second, or in milliseconds where so named; None if undefined.
 
     The warm-up is the first `warmup_requests` to arrive and all that arrive in the first `warmup` seconds. Rates are
     taken over `duration_window` (start and end in seconds), by default from the warm-up's end to the last answer.
     `engine` says what the iterations that ended after a time (s) used; `decode_steps` tell when (ns) how many tokens
-    were decoded. Latencies, tokens and rates are those of finished requests; `failed`, `rejected`, `cancelled`,
-    `stalled` and `unfinished` count one status each.
+    were decoded, `spans` when (ns) something else was busy, by the name of the figure that is its share of the time.
+    Latencies, tokens and rates are those of finished requests; `failed`, `rejected`, `cancelled`, `stalled` and
+    `unfinished` count one status each.
     """
     measured, window = _after_warmup(requests, warmup_requests, warmup)
     start, end = duration_window or window
@@ -53,7 +59,10 @@ def summarise(
     figures["max_concurrent_requests"] = peak_concurrency(measured)
     figures |= _latencies(done, itl) | _encoder(measured)
     if engine is not None:
-        figures |= _engine(engine(start if warmup_requests or warmup else 0.0), end - start)
+        figures |= _engine(engine(start if warmup_requests or warmup else 0.0), (end - start) * num_engines)
+    for name, those in (spans or {}).items():
+        inside = sum(max(0, stop - max(begun, round(start * 1e9))) for begun, stop in those) / 1e9
+        figures[name] = _ratio(inside, end - start)
     return {name: _plain(figure) for name, figure in figures.items()}
 
 
@@ -124,7 +133,7 @@ def _encoder(measured: pd.DataFrame) -> Figures:
 
 
 def _engine(use: EngineUse, duration: float) -> Figures:
-    """How busy the server was and how full; an iteration that began before the window counts wholly."""
+    """How busy the engines were in all their time, and how full; an iteration that began before it counts wholly."""
     return {
         "num_iterations": use.num_iterations,
         "total_encoder_tokens": use.encoder_tokens,

@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import platform
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -36,12 +37,14 @@ FAST: dict[str, Any] = {
     "data_page_size": 2**17,
 }
 RISING = {  # snappy finds nothing in times that never repeat, and differences tell all of a number that counts up
-    "compression": {name: "none" if name in ("start", "end") else "snappy" for name in COLUMNS},
+    "compression": {name: "none" if name in ("start", "end") else "snappy" for name in (*COLUMNS, "engine")},
     "column_encoding": {"iteration": "DELTA_BINARY_PACKED"},
 }
+NAMED = FAST | {"use_dictionary": ["engine"]}
 ROWS = 65536  # written at a time: groups of 2,000 take half as long again
+ENGINE = pa.field("engine", pa.dictionary(pa.int16(), pa.string()), nullable=False)
 ITERATIONS = pa.schema(
-    [pa.field(name, pa.float64() if name in TIMES else pa.int64(), nullable=False) for name in COLUMNS]
+    [*(pa.field(name, pa.float64() if name in TIMES else pa.int64(), nullable=False) for name in COLUMNS), ENGINE]
 )
 
 
@@ -130,7 +133,7 @@ def _write_text(path: Path, text: str) -> None:
 def _write_requests(requests: pd.DataFrame, path: Path) -> None:
     table = pa.table({name: _column(requests[name]) for name in requests})
     with whole(path) as partial:
-        pq.write_table(table, partial, **FAST | {"use_dictionary": ["status", "reason"]})
+        pq.write_table(table, partial, **FAST | {"use_dictionary": ["status", "reason", "engine"]})
 
 
 def _column(values: pd.Series[Any]) -> pa.Array:
@@ -144,16 +147,19 @@ def _write_iterations(run: Run, path: Path) -> None:
     if not run.scenario.measure.iterations:
         path.unlink(missing_ok=True)
         return
-    with whole(path) as partial, pq.ParquetWriter(partial, ITERATIONS, **FAST | RISING) as writer:
-        for table in _grouped(run.iteration_pieces()):
+    with whole(path) as partial, pq.ParquetWriter(partial, ITERATIONS, **NAMED | RISING) as writer:
+        for table in _grouped(run.iteration_pieces(), run.engines):
             writer.write_table(table)
 
 
-def _grouped(pieces: Iterable[Columns]) -> Iterator[pa.Table]:
+def _grouped(pieces: Iterable[Columns], engines: Sequence[str]) -> Iterator[pa.Table]:
     """Small pieces together, cut every ROWS rows however they came, so that equal tables are equal files."""
-    rest = ITERATIONS.empty_table()
+    rest, names = ITERATIONS.empty_table(), pa.array(engines)
     for piece in pieces:
-        rest = pa.concat_tables([rest, pa.Table.from_pydict(piece, schema=ITERATIONS)])
+        numbers = piece.get("engine")
+        numbers = np.zeros(len(piece["start"]), np.int16) if numbers is None else numbers
+        named = piece | {"engine": pa.DictionaryArray.from_arrays(numbers, names)}
+        rest = pa.concat_tables([rest, pa.Table.from_pydict(named, schema=ITERATIONS)])
         while rest.num_rows >= ROWS:
             yield rest.slice(0, ROWS)
             rest = rest.slice(ROWS)

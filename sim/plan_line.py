@@ -20,10 +20,16 @@ class PlanLine(BaseModel):
     iteration: Whole
     admitted: list[Whole] = []
     preempted: list[Whole] = []
+    held_back: list[Whole] = []  # decodes that get no token
+    requeued: list[Whole] = []  # of the preempted
+    refused: list[Whole] = []  # requests that fail because the policy says so
     attached: list[tuple[Whole, Whole]] = []
     charged: list[tuple[Whole, Whole]] = []
+    reclaimed: list[tuple[Whole, Whole]] = []
     encode: list[tuple[Whole, Whole, Grid]] = []  # with (frames, height, width) in patches
+    encodes_per_request: bool = False  # one encoder call after the other, instead of one for all
     prefill: list[tuple[Whole, Whole, Whole]] = []  # (id, tokens of the chunk, tokens cached before it)
+    kept_blocks: list[tuple[Whole, Whole]] = []  # (id, tokens whose KV blocks are taken for later)
     decode: list[Whole] | None = None  # the cohort in its order, where it is not what it was at its last step
     num_decodes: Whole = 0
     context_tokens: Whole = 0  # that the decodes attend to, summed
@@ -31,6 +37,12 @@ class PlanLine(BaseModel):
     failed: list[Whole] = []
     reason: str = ""
     allocation_failures: Whole = 0  # of this iteration
+
+    def encoder_calls(self) -> list[list[tuple[int, int, Grid]]]:
+        """The items that were encoded, call by call."""
+        if not self.encodes_per_request:
+            return [self.encode] if self.encode else []
+        return [[item for item in self.encode if item[0] == id] for id in dict.fromkeys(id for id, _, _ in self.encode)]
 
     def planned(self) -> dict[str, Any]:
         """All but the outcome."""

@@ -94,7 +94,8 @@ def _encoder(ax: Axes, bins: Bins, run: PlottedRun) -> None:
     _pale_peak(ax, bins, "encoder_tokens", ORANGE)
     _stairs(ax, bins.mean["encoder_tokens"], bins.edges, fill=True, color=ORANGE, label="encode")
     title = "Encoder tokens per iteration (before the merger)"
-    _finish(ax, title, "tokens", run.limits.encoder_max_num_tokens, "budget {}")
+    own_unit = run.limits.encoder_budget_unit == "encoder_tokens"  # one in embeds has no place on this axis
+    _finish(ax, title, "tokens", run.limits.encoder_max_num_tokens if own_unit else None, "budget {}")
 
 
 def _durations(ax: Axes, bins: Bins, run: PlottedRun) -> None:

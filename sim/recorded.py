@@ -118,7 +118,8 @@ def _json(path: Path, needed: Mapping[str, type]) -> Mapping[str, Any]:
 
 
 def _iterations(path: Path) -> pd.DataFrame:
-    return _table(path, pd.DataFrame({name: pd.Series(dtype=float if name in TIMES else int) for name in COLUMNS}))
+    like = {name: pd.Series(dtype=float if name in TIMES else int) for name in COLUMNS}
+    return _table(path, pd.DataFrame(like | {"engine": pd.Series(dtype="category")}))
 
 
 def _table(path: Path, like: pd.DataFrame) -> pd.DataFrame:

@@ -18,12 +18,19 @@ DONE = attrgetter("done")  # the event that a client waits for, if one does
 class Recorder:
     """Called by the engine around each iteration, in this order: planned, iterated, completed."""
 
-    def __init__(self, *, keep_iterations: bool = True, progress: Callable[[int], None] | None = None) -> None:
+    def __init__(
+        self,
+        *,
+        keep_iterations: bool = True,
+        clients_wait: bool = True,
+        progress: Callable[[int], None] | None = None,
+    ) -> None:
+        """`clients_wait`: whether anybody may act on an answer when it is there; in an open loop nobody does."""
         self.iterations = IterationLog(keep_iterations)
         self.requests = RequestLog()
         self.decisions = Decisions()
         self.under_way: dict[ServedRequest, None] = {}
-        self.clients_wait = True  # for answers; in an open loop none does
+        self.clients_wait = clients_wait
         self._progress = progress
 
     def arrive(self, request: ServedRequest) -> None:
@@ -34,9 +41,13 @@ class Recorder:
         self.decisions.add(plan, self.iterations.num_iterations)
         if plan.admitted:
             for request in served(plan.admitted):
-                request.admitted = now
-        if plan.preempted:
-            for request in served(plan.preempted):
+                if request.admitted < 0:  # who is sent back to the queue has been active before
+                    request.admitted = now
+        if plan.refused:
+            for request in served(plan.refused):
+                request.reason = plan.refused[request]
+        if plan.preempted or plan.held_back:
+            for request in served([*plan.preempted, *plan.held_back]):
                 if request.joined >= 0:
                     self.requests.close_segment(request, self.iterations.decode_steps)
 
@@ -71,31 +82,34 @@ class Recorder:
     def _label_blocked(self, plan: IterationPlan, total: int, encode: int) -> None:
         """The rest of the iteration, after what was labelled already; not yet admitted requests stay in the queue."""
         encoding = self._encoding(plan) if encode else {}
+        running = {request for request, _ in plan.prefill}  # refused an item for later, they run all the same
         for request in served(plan.blocked):
-            if request.first_token < 0 <= request.admitted:
-                waited = total - encode if request in encoding else total
-                if plan.blocked[request].why == "reservation":
-                    request.reservation_wait += waited
-                else:
-                    request.budget_wait += waited
+            if request.first_token < 0 <= request.admitted and request not in running:
+                self._add_wait(plan, request, total - encode if request in encoding else total)
+
+    def _add_wait(self, plan: IterationPlan, request: ServedRequest, elapsed: int) -> None:
+        if plan.blocked[request].why == "reservation":
+            request.reservation_wait += elapsed
+        else:
+            request.budget_wait += elapsed
 
     def is_awaited(self, completed: Completed) -> bool:
         """Whether a client waits for one of those who leave."""
-        return self.clients_wait and (any(map(DONE, completed.finished)) or any(map(DONE, completed.failed)))
+        return any(map(DONE, completed.finished)) or any(map(DONE, completed.failed))
 
     def completed(self, completed: Completed, outcome: Outcome, now: int) -> None:
         """After `complete`: tokens, and who is done."""
-        if completed.emitted:
-            for request in served(completed.emitted):
-                if request.first_token < 0:
-                    request.first_token = now
-                request.segments.append((now, self.iterations.decode_steps, -1, request.num_computed_tokens))
-        if completed.finished:
-            for request in served(completed.finished):
-                self.leave(request, now, "finished")
+        emitted: list[ServedRequest] = completed.emitted  # type: ignore[assignment]  # see `served`
+        for request in emitted:
+            if request.first_token < 0:
+                request.first_token = now
+            request.segments.append((now, self.iterations.decode_steps, -1, request.num_computed_tokens))
+        finished: list[ServedRequest] = completed.finished  # type: ignore[assignment]
+        for request in finished:
+            self.leave(request, now, "finished")
         if completed.failed:
             for request in served(completed.failed):
-                self.leave(request, now, "failed", outcome.reason)
+                self.leave(request, now, "failed", request.reason or outcome.reason)
 
     def leave(self, request: ServedRequest, now: int, status: str, reason: str = "") -> None:
         """The request's row is written; its client hears of it."""

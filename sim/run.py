@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import struct
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,10 +13,12 @@ from sim.clock import now
 from sim.engine import OutOfMemoryError
 from sim.heap import reuse_large_arrays
 from sim.interrupts import between_events
+from sim.pool_result import PooledRun
+from sim.pool_world import PooledWorld
 from sim.result import Run
 from sim.scenario import Scenario
-from sim.stalled import blockers
 from sim.world import Resolved, World, resolve
+from sim.worlds import world_of
 from workloads.errors import InputError
 from workloads.frozen import LATEST
 
@@ -44,7 +47,7 @@ def simulate(scenario: Scenario, *, progress: Progress | None = None) -> Run:
 
 def simulate_resolved(checked: Resolved, *, progress: Progress | None = None) -> Run:
     """As `simulate`, of a scenario that has been resolved before."""
-    return serve(World(checked.scenario, checked.profile, progress), checked.notes)
+    return serve(world_of(checked, progress), checked.notes)
 
 
 def serve(world: World, notes: list[str]) -> Run:
@@ -58,22 +61,23 @@ def serve(world: World, notes: list[str]) -> Run:
         verdict = "interrupted"
     except OutOfMemoryError as error:
         verdict, notes = "out of memory", [*notes, str(error)]
-    except OverflowError as error:
+    except (OverflowError, struct.error) as error:
         raise InputError(TOO_LONG) from error
     if now(world.env) > LATEST:
         raise InputError(TOO_LONG)
     if verdict == "finished" and world.recorder.under_way:
         verdict = "stalled"
     blocked = _close(world, verdict)
-    return Run(world, verdict=verdict, notes=notes, blockers=blocked)
+    told: dict[str, Any] = {"verdict": verdict, "notes": notes, "blockers": blocked}
+    return PooledRun(world, **told) if isinstance(world, PooledWorld) else Run(world, **told)
 
 
 def _close(world: World, verdict: str) -> dict[int, str]:
     """Whoever is left gets a row that says so, with its blocker if nothing could happen any more."""
     status = "stalled" if verdict == "stalled" else "unfinished"
-    reasons = blockers(world.state, world.scenario.policy) if verdict == "stalled" else {}
+    reasons = world.blockers() if verdict == "stalled" else {}
     for request in list(world.recorder.under_way):
-        world.recorder.leave_unfinished(request, status, reasons.get(request, f"the run was {verdict}"))
+        world.leave_unfinished(request, status, reasons.get(request, f"the run was {verdict}"))
     return {request.id: reason for request, reason in reasons.items()}
 
 

@@ -74,7 +74,9 @@ def tight_engine(rng: random.Random, requests: list[Request]) -> dict[str, Any]:
     }
 
 
-def scenario(requests: list[Request], engine: dict[str, Any], policy: str, folder: Path, **more: Any) -> Scenario:
+def scenario(
+    requests: list[Request], engine: dict[str, Any], policy: str | dict[str, Any], folder: Path, **more: Any
+) -> Scenario:
     path = folder / "requests.jsonl"
     write_jsonl(path, requests)
     return Scenario.model_validate(
@@ -84,7 +86,7 @@ def scenario(requests: list[Request], engine: dict[str, Any], policy: str, folde
             "profile": PROFILE,
             "workload": {"kind": "jsonl", "path": str(path)},
             "engine": engine,
-            "policy": {"kind": policy},
+            "policy": policy if isinstance(policy, dict) else {"kind": policy},
             **more,
         }
     )
@@ -129,6 +131,7 @@ def run_recorded(asked: Scenario, loaded: LoadedModel) -> Recorded:
     run = serve(world, checked.notes)
     seen["preempted"] = int(run.requests.num_preemptions.sum())
     seen["hits"] = int(run.requests.num_cache_hits.sum())
+    seen["held back"] = sum('"held_back"' in plan for plan in world.plans)
     return Recorded(LiveRun(run, world.plans, answers_of(world), world), logits, seen)
 
 

@@ -6,22 +6,19 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from acting import acting
 from checks import CheckedState
 
-from policies import Eager, Fcfs, Footprint, HeadOfLine, Unbudgeted
 from policies.builder import PlanBuilder
 from policies.limits import Limits
 from policies.plan import IterationPlan
 from policies.policy import Policy
 from policies.request_state import RequestState
 from policies.serving import ServingState
+from policies.vllm_rules import VllmRules
 from workloads.request import MultimodalItem, Request
 
 MS = 1_000_000  # nanoseconds
-POLICIES: dict[str, Policy] = {
-    policy.kind: policy for policy in (Unbudgeted(), Fcfs(), HeadOfLine(), Eager(), Footprint())
-}
-BUDGETED = ("fcfs", "head_of_line", "eager", "footprint")
 
 
 class Sized(NamedTuple):
@@ -42,6 +39,7 @@ def request(
     output: int = 1,
     arrival: int = 0,
     offsets: Sequence[int] | None = None,
+    priority: int = 0,
 ) -> Request:
     """Items from the first token on (or at `offsets`), then `text` tokens. Times in nanoseconds."""
     placed, end = [], 0
@@ -53,7 +51,7 @@ def request(
         costs = (item.encoder_tokens, item.rows, pixels)
         placed.append(MultimodalItem(key, item.modality, grid, start, length, *costs))  # type: ignore[arg-type]
         end = start + length
-    return Request(id, arrival, end + text, output, tuple(placed))
+    return Request(id, arrival, end + text, output, tuple(placed), priority=priority)
 
 
 def limits(**changes: Any) -> Limits:
@@ -70,6 +68,15 @@ def limits(**changes: Any) -> Limits:
     return Limits(**(roomy | changes))
 
 
+def checked_state(policy: Policy, given: Limits) -> CheckedState:
+    """For a policy whose engine has limits of its own kind, those; checked as far as the engine keeps to them."""
+    if not isinstance(policy, VllmRules):
+        return CheckedState(given.fixed(policy.fixed)[0], policy.queue_key)
+    state = CheckedState(policy.resolve(given, largest_item=None, row_bytes=1)[0], policy.queue_key)
+    state.cuts_prompts = True  # vLLM stops before an item that is not to be had, even without chunked prefill
+    return state
+
+
 # One draft, without an engine
 
 
@@ -77,12 +84,13 @@ def limits(**changes: Any) -> Limits:
 class Desk:
     """A serving state to hand requests to and to draft from, iteration by iteration."""
 
-    policy: str
+    policy: str | Policy
     limits: Limits
+    now: int = 0  # nanoseconds
     state: ServingState = field(init=False)
 
     def __post_init__(self) -> None:
-        self.state = CheckedState(self.limits)
+        self.state = checked_state(acting(self.policy), self.limits)
 
     def submit(self, *requests: Request) -> list[RequestState]:
         states = [RequestState(asked) for asked in requests]
@@ -91,11 +99,11 @@ class Desk:
         return states
 
     def builder(self) -> PlanBuilder:
-        return PlanBuilder(self.state, 0)
+        return PlanBuilder(self.state, self.now)
 
     def draft(self) -> IterationPlan:
         builder = self.builder()
-        POLICIES[self.policy].schedule(builder)
+        acting(self.policy).schedule(builder)
         return builder.plan
 
     def step(self) -> Step:

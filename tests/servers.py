@@ -9,12 +9,14 @@ from typing import Any
 
 import pandas as pd
 import simpy
+from acting import acting
 from checks import CheckedState, check, content, everyone, fingerprint, named_blockers
-from rules import POLICIES, Step
+from rules import Step, checked_state
 
 from policies.limits import Limits
 from policies.plan import IterationPlan
 from policies.policy import Policy
+from policies.side_stream import SideStreamState
 from sim import Run
 from sim.backend import Outcome
 from sim.decode_run import SHIFT, DecodeRun
@@ -22,12 +24,13 @@ from sim.engine import Engine
 from sim.recorder import Recorder
 from sim.samples import WeightedSample
 from sim.served import ServedRequest
+from sim.side_stream import SideStream, SideStreamEngine, SideStreamRecorder
 from workloads.request import Request
 
 MANY_ITERATIONS = 3000  # more than any of these workloads needs: past it the server goes round in circles
 
 
-class CheckedEngine(Engine):
+class Checking(Engine):
     """Drafts everything twice and looks whether that changed anything; counts where every request is."""
 
     state: CheckedState
@@ -41,9 +44,21 @@ class CheckedEngine(Engine):
         assert fingerprint(self.state) == before, "drafting changed the state"
         prepared = {r for r in self.recorder.under_way if r.prepared >= 0}
         assert prepared == set(everyone(self.state)), "a request is lost, or left and still there"
-        if not plan:
-            named_blockers(self.state, self.policy)
+        if not (plan or plan.changes_alone):
+            named_blockers(self.state, self.policy, start)
         return plan
+
+
+class CheckedEngine(Checking):
+    pass
+
+
+class CheckedSideStreamEngine(Checking, SideStreamEngine):
+    pass
+
+
+class CheckedSideStreamState(CheckedState, SideStreamState):
+    pass
 
 
 @dataclass
@@ -135,7 +150,7 @@ class Served:
 
 def serve(
     requests: Sequence[Request],
-    policy: str,
+    policy: str | Policy,
     limits: Limits,
     *,
     cancels: Mapping[int, int] | None = None,
@@ -144,8 +159,9 @@ def serve(
 ) -> Served:
     """Serve the requests at their arrivals, cancel some at their times (ns), and check everything on the way."""
     env, backend = simpy.Environment(0), backend or SmallBackend()
-    state, recorder = CheckedState(limits), Recorder()
-    engine = CheckedEngine(env, state, POLICIES[policy], backend, recorder, fast_path=fast_path)
+    policy = acting(policy)
+    engine = _engine(env, policy, limits, backend, fast_path)
+    state, recorder = engine.state, engine.recorder
     served: dict[int, ServedRequest] = {}
     for asked in requests:
         env.process(_send(env, engine, asked, served))
@@ -153,13 +169,23 @@ def serve(
         env.process(_cancel(env, engine, id, time, served))
     env.run()
     stuck = list(recorder.under_way)
-    named = named_blockers(state, POLICIES[policy])
+    named = named_blockers(state, policy, int(env.now))
     assert set(named) == set(stuck)
     for r in stuck:
         recorder.leave_unfinished(r, "stalled", named[r])
     blocked = {r.id: reason for r, reason in named.items()}
     verdict = "stalled" if stuck else "finished"
-    return Served(state, POLICIES[policy], recorder, served, backend.steps, verdict, blocked)
+    return Served(state, policy, recorder, served, backend.steps, verdict, blocked)
+
+
+def _engine(env: simpy.Environment, policy: Policy, limits: Limits, backend: SmallBackend, fast_path: bool) -> Checking:
+    if not limits.encoder_side_stream_max_ahead:
+        return CheckedEngine(env, checked_state(policy, limits), policy, backend, Recorder(), fast_path=fast_path)
+    state, recorder = CheckedSideStreamState(limits), SideStreamRecorder()
+    engine = CheckedSideStreamEngine(env, state, policy, backend, recorder, fast_path=fast_path)
+    shared = limits.encoder_side_stream_interference
+    engine.stream = SideStream(shared.factor if shared else 1.5)
+    return engine
 
 
 def _send(

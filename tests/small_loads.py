@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+from acting import EVERY
 from hypothesis import strategies as st
-from rules import MS, POLICIES, Sized, request
+from rules import MS, Sized, request
 
 from policies.limits import Limits
 from workloads.request import Request
@@ -31,12 +32,12 @@ def pictures(draw: st.DrawFn) -> list[Sized]:
 def requests(draw: st.DrawFn, most: int = 5) -> tuple[Request, ...]:
     contents = draw(pictures())
     items = st.lists(st.sampled_from(contents), max_size=3)
-    shapes = st.tuples(items, st.integers(1, 6), st.integers(1, 7), st.integers(0, 12))
+    shapes = st.tuples(items, st.integers(1, 6), st.integers(1, 7), st.integers(0, 12), st.integers(0, 2))
     drawn = sorted(draw(st.lists(shapes, min_size=1, max_size=most)), key=lambda shape: shape[3])
     half = MS // 2
     return tuple(
-        request(id, items, text=text, output=output, arrival=when * half)
-        for id, (items, text, output, when) in enumerate(drawn)
+        request(id, items, text=text, output=output, arrival=when * half, priority=priority)
+        for id, (items, text, output, when, priority) in enumerate(drawn)
     )
 
 
@@ -85,9 +86,11 @@ def loads(draw: st.DrawFn, *, cancelled: bool = True, **fixed: Any) -> Load:
     return Load(asked, draw(servers(asked, **fixed)), cancels)
 
 
-def unlimited(load: Load, policy: str) -> Load:
-    """The policy from before there were budgets gets none."""
-    if POLICIES[policy].budgeted:
-        return load
-    resolved, _ = load.limits.resolve(largest_item=None, row_bytes=1, budgeted=False)
-    return load._replace(limits=resolved)
+def resolved(load: Load, policy: str) -> Load:
+    """With the limits that the policy's engine would have: the one from before there were budgets gets none."""
+    largest = max((item for r in load.requests for item in r.items), key=lambda item: item.embeds, default=None)
+    limits, _ = EVERY[policy].resolve(load.limits, largest_item=largest, row_bytes=1)
+    if isinstance(limits.encoder_cache_rows, int):  # an engine that shares nothing needs more than was drawn
+        rows = max(_rows(r, limits.encoder_cache_reuse) for r in load.requests)
+        limits = limits.model_copy(update={"encoder_cache_rows": max(rows, limits.encoder_cache_rows)})
+    return load._replace(limits=limits)

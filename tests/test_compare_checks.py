@@ -129,7 +129,7 @@ def test_iterations_that_failed_somebody_are_left_out() -> None:
 
 def test_frames_are_those_of_the_items() -> None:
     line = PlanLine(iteration=0, encode=[(1, 0, (1, 4, 6)), (2, 1, (3, 2, 2))])
-    assert frames(line) == (24 + 12, 24**2 + 3 * 4**2)
+    assert frames(line.encode) == (24 + 12, 24**2 + 3 * 4**2)
 
 
 def test_gaps_by_request_are_all_gaps() -> None:

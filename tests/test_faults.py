@@ -5,8 +5,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from acting import BUDGETED, POLICIES, VLLM
 from checks import assert_clean
-from rules import BUDGETED, MS, POLICIES, Desk, Sized, Step, limits, request
+from rules import MS, Desk, Sized, Step, limits, request
 from servers import serve
 
 from policies.feasible import why_never
@@ -18,7 +19,9 @@ from workloads.request import Request
 from workloads.traces import write_jsonl
 
 every_policy = pytest.mark.parametrize("policy", POLICIES)
-budgeted = pytest.mark.parametrize("policy", BUDGETED)
+caching = pytest.mark.parametrize("policy", (*BUDGETED, *VLLM))
+whole = pytest.mark.parametrize("policy", BUDGETED)
+budgeted = pytest.mark.parametrize("policy", [*BUDGETED, "trt_chunk_demand"])
 
 
 def finished(policy: str, *asked: Request, **changes: Any) -> Any:
@@ -53,7 +56,7 @@ def test_08_no_iteration_is_empty_while_there_is_work_to_do(policy: str) -> None
     assert all(step != Step() for step in served.steps)
 
 
-@budgeted
+@caching
 def test_11_an_item_larger_than_the_cache_is_rejected_alone(policy: str) -> None:
     """vllm#26223: cache 64, item 100 was retried forever."""
     asked = [request(0, [Sized(1, 100)]), request(1, [Sized(1, 64)]), request(2)]
@@ -62,7 +65,7 @@ def test_11_an_item_larger_than_the_cache_is_rejected_alone(policy: str) -> None
     assert "raise encoder_cache_rows" in served.requests[0].reason
 
 
-@budgeted
+@caching
 def test_12_break_tokens_between_placeholders_cost_no_rows(policy: str) -> None:
     """vllm#18329: a span of 110 tokens is 100 embeds and 10 breaks; a cache of 100 rows takes it."""
     asked = request(0, [Sized(1, 100, breaks=10)])
@@ -71,7 +74,14 @@ def test_12_break_tokens_between_placeholders_cost_no_rows(policy: str) -> None:
     assert served.iterations["encoder_rows_held"].max() == 100
 
 
-@budgeted
+def test_16_an_item_above_the_encoder_budget_runs_alone_where_a_policy_lets_it() -> None:
+    """The same input: nobody waits forever either."""
+    server = limits(encoder_max_num_tokens=8, admission_gate=True)
+    served = serve([request(0, [Sized(9, 1)]), request(1, [Sized(1, 1)])], "trt_chunk_demand", server)
+    assert set(served.status.values()) == {"finished"} and served.steps[0].encode == ((0, 0),)
+
+
+@whole
 def test_16_an_item_above_the_encoder_budget_never_blocks_the_queue(policy: str) -> None:
     """TensorRT-LLM's design: waiting [9] with 8 encoder tokens, then a text: the first fails, the text runs."""
     server = limits(encoder_max_num_tokens=8, admission_gate=True)
@@ -104,7 +114,7 @@ def test_17_a_ready_active_request_is_not_charged(policy: str) -> None:
 # Encoder cache lifetime
 
 
-@budgeted
+@caching
 def test_19_same_item_twice_in_one_request(policy: str) -> None:
     """vllm#54284: H at [0, 40) and [100, 140), chunks of 60, cache 60: freed after token 140, encoded once."""
     twice = request(0, [Sized(1, 40, "h")] * 2, offsets=[0, 100], text=20)
@@ -125,7 +135,7 @@ def test_22_an_aborted_request_holds_nothing(policy: str) -> None:
     """vllm#12545: encode, abort before the prefill, cache exactly full: the next request is served."""
     desk = Desk(policy, limits(encoder_cache_rows=10, encoder_max_num_items=1))
     (aborted,) = desk.submit(request(0, [Sized(1, 5), Sized(1, 5)]))
-    if policy != "unbudgeted":  # which encodes and prefills at once, whatever the budget
+    if policy in BUDGETED:  # others encode what they prefill at once
         assert desk.step() == Step(encode=((0, 0),))
         assert desk.state.cache.held_rows in (5, 10)
     desk.state.abort(aborted)
@@ -146,7 +156,7 @@ def test_24_releasing_again_credits_nothing(policy: str) -> None:
         state.abort(again)
         state.abort(again)
     assert_clean(state)
-    assert state.cache.released_rows == 5
+    assert state.cache.released_rows == (0 if policy == "hf_rows" else 5)  # which shares nothing
 
 
 @pytest.mark.parametrize("policy", ["fcfs", "head_of_line", "footprint"])
@@ -166,7 +176,7 @@ def test_25_nothing_is_evicted_for_a_request_that_does_not_run(policy: str) -> N
     assert (again.num_encodes, again.num_cache_hits) == (0, 1)
 
 
-@pytest.mark.parametrize("policy", BUDGETED)
+@budgeted
 def test_25_a_draft_that_is_not_begun_evicts_nothing(policy: str) -> None:
     desk = Desk(policy, limits(encoder_cache_rows=64))
     desk.submit(request(0, [Sized(1, 40, "a")]))
@@ -190,11 +200,11 @@ def test_29_two_replicas_decide_alike(policy: str) -> None:
     runs = [serve(asked, policy, server) for _ in range(2)]
     assert runs[0].steps == runs[1].steps
     released = [[(e.key, e.rows.tolist()) for e in run.state.cache.released.values()] for run in runs]  # type: ignore[union-attr]
-    assert released[0] == released[1] and (released[0] or policy == "unbudgeted")
+    assert released[0] == released[1] and (released[0] or policy in ("unbudgeted", "hf_rows"))
     assert runs[0].state.pool.free == runs[1].state.pool.free
 
 
-@budgeted
+@caching
 def test_30_what_is_kept_stays_within_the_budget_and_is_not_given_back_when_idle(policy: str) -> None:
     """EasyR1#11002: residency grows to the capacity under pressure, and no further."""
     asked = [request(id, [Sized(1, 4)], arrival=id * 5 * MS) for id in range(20)]
@@ -207,7 +217,7 @@ def test_30_what_is_kept_stays_within_the_budget_and_is_not_given_back_when_idle
 # Keys
 
 
-@budgeted
+@caching
 def test_33_keys_that_end_alike_are_different_items(policy: str) -> None:
     """LMCache#3301: two ids with the same last four hex digits are two misses."""
     first, second = (Sized(1, 2, f"{head}beef") for head in ("1234", "5678"))
@@ -215,7 +225,7 @@ def test_33_keys_that_end_alike_are_different_items(policy: str) -> None:
     assert served.table["num_encodes"].tolist() == [1, 1] and served.table["num_cache_hits"].sum() == 0
 
 
-@budgeted
+@caching
 def test_37_items_without_a_hash_are_never_shared_or_kept(policy: str) -> None:
     """LMCache#5055: request-local ids repeat. The same item without a hash, in one request and in others, is new."""
     asked = [request(id, [Sized(1, 2, None)] * 2, arrival=id * 5 * MS) for id in range(3)]
@@ -224,7 +234,7 @@ def test_37_items_without_a_hash_are_never_shared_or_kept(policy: str) -> None:
     assert not list(served.state.cache)
 
 
-@budgeted
+@caching
 def test_39_an_image_and_a_video_with_the_same_bytes_are_two_entries(policy: str) -> None:
     """TensorRT-LLM#16051: the modality is part of the key."""
     image, video = Sized(1, 2, "h"), Sized(1, 2, "h", "video")
@@ -246,7 +256,7 @@ def test_43_an_image_larger_than_the_chunk_is_encoded_once(policy: str) -> None:
     assert [dict(step.prefill)[0] for step in served.steps] == [512, 512, 1]
 
 
-@budgeted
+@whole
 def test_44_the_encoder_runs_on_what_is_missing_and_not_on_all_images_again(policy: str) -> None:
     """sglang#19474: ten images of 1024 rows under 8192 tokens are 8 encodes and then 2, however many chunks follow."""
     ten = request(0, [Sized(1024, 1024)] * 10)
@@ -256,11 +266,11 @@ def test_44_the_encoder_runs_on_what_is_missing_and_not_on_all_images_again(poli
     assert [sum(dict(step.prefill).values()) for step in served.steps] == [0, 4096, 4096, 2049]
 
 
-@budgeted
+@caching
 def test_45_a_preempted_request_hits_what_is_still_there(policy: str) -> None:
     """vLLM: a preempted request starts from token 0; its image is found again, or encoded again without a hash."""
     for key, encodes in (("h", 1), (None, 2)):
-        asked = [request(0, text=40, output=60), request(1, [Sized(1, 40, key)], text=20, output=60)]
+        asked = [request(0, text=40, output=60), request(1, [Sized(1, 40, key)], text=20, output=60, priority=1)]
         served = finished(policy, *asked, num_kv_blocks=9, block_size=16, capacity="max_utilization")
         assert served.table["num_preemptions"].tolist() == [0, 1]
         assert served.table.loc[1, "num_encodes"] == encodes
@@ -377,7 +387,7 @@ def test_69_without_keys_nothing_is_shared(policy: str, share: dict[str, Any], t
     assert run.summary["encoder_cache_hits"] == 0 and run.summary["num_encodes"] == 3 * 24
 
 
-@budgeted
+@caching
 def test_69_with_the_cache_off_no_request_profits_from_another(policy: str, tmp_path: Path) -> None:
     """The same with the reuse of outputs switched off: neither after a release nor side by side."""
     images = {"count": 3, "size": "512x512", "pool": {"size": 3, "draw": "all_in_order"}}

@@ -2,6 +2,7 @@
 
 import gzip
 import json
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 
@@ -65,24 +66,22 @@ def test_only_one_iteration_at_a_time_is_logged() -> None:
         backend.launch(IterationPlan(), 2, 0)
 
 
+_zipped = partial(gzip.compress, mtime=0)  # contents are in the names of tests, which must not change with the time
 GOOD = '{"iteration":0,"elapsed_ns":[1,2,3]}'
 
 
 @pytest.mark.parametrize(
     ("content", "words"),
     [
-        (gzip.compress(GOOD.encode(), mtime=0)[:-9], "is not a whole gzip file"),
+        (_zipped(GOOD.encode())[:-9], "is not a whole gzip file"),
         (GOOD.encode(), "is not a whole gzip file: Not a gzipped file"),
         (b"", "is not a whole gzip file: it is empty"),
-        (gzip.compress(b"\xff\xfe", mtime=0), "is not UTF-8 text"),
-        (gzip.compress(b"{", mtime=0), "line 1: Invalid JSON"),
-        (gzip.compress(f"{GOOD}\n{GOOD}\n".encode(), mtime=0), "line 2: iteration 0 is out of order"),
-        (gzip.compress(b'{"iteration":0,"elapsed_ns":[1,2]}', mtime=0), "line 1: elapsed_ns.2: Field required"),
-        (
-            gzip.compress(b'{"iteration":0,"elapsed_ns":[1,2,-3]}', mtime=0),
-            "line 1: elapsed_ns.2: Input should be greater",
-        ),
-        (gzip.compress(b'{"iteration":0,"color":"red"}', mtime=0), "line 1: color: Extra inputs are not permitted"),
+        (_zipped(b"\xff\xfe"), "is not UTF-8 text"),
+        (_zipped(b"{"), "line 1: Invalid JSON"),
+        (_zipped(f"{GOOD}\n{GOOD}\n".encode()), "line 2: iteration 0 is out of order"),
+        (_zipped(b'{"iteration":0,"elapsed_ns":[1,2]}'), "line 1: elapsed_ns.2: Field required"),
+        (_zipped(b'{"iteration":0,"elapsed_ns":[1,2,-3]}'), "line 1: elapsed_ns.2: Input should be greater"),
+        (_zipped(b'{"iteration":0,"color":"red"}'), "line 1: color: Extra inputs are not permitted"),
     ],
 )
 def test_broken_files_are_named_in_one_line(content: bytes, words: str, tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
+from policies import POLICIES
 from sim import Scenario, run
 from sim.published import METRICS
 from sim.yaml_text import parse
@@ -19,7 +20,7 @@ SEGMENTS = {"kind": "piecewise", "segments": [{"duration": 1, "rat": 2}]}
 GAMMA = {"kind": "gamma", "rate": 6, "burstiness": 0.2}
 USERS = {"kind": "concurrency", "users": 3}
 SIZE = {"size": "512x512"}
-KINDS = "eager, fcfs, footprint, head_of_line, unbudgeted"
+KINDS = ", ".join(sorted(policy.model_fields["kind"].default for policy in POLICIES))
 FIGURE = {"metric": "completed", "value": 1}
 
 

@@ -3,6 +3,7 @@
 import itertools
 import time
 import tracemalloc
+from collections import Counter
 
 import pytest
 import yaml
@@ -223,6 +224,14 @@ def test_a_mix_merges_by_arrival():
     assert [request.arrival for request in merged] == sorted(request.arrival for request in merged)
     assert sum(request.output_tokens == 99 and len(request.items) == 1 for request in merged) == 200
     assert mix.largest_item(seed=1, model=MODEL).embeds == 1024
+
+
+def test_every_client_has_its_priority():
+    mix = decode(
+        {"kind": "mix", "clients": [client("a", priority=3), client("b", images={"size": "64x64"}), client("c")]}
+    )
+    values = Counter(request.priority for request in mix.requests(seed=1, model=MODEL))
+    assert values == {3: 200, 0: 400}
 
 
 def test_clients_of_a_mix_draw_apart_and_ties_go_by_their_order():

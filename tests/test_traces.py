@@ -125,6 +125,11 @@ HEADER = "TIMESTAMP,ContextTokens,GeneratedTokens\n"
         ("azure", HEADER + "0001-01-01 00:00:00,5,5\n9999-01-01 00:00:00,5,5", ":3: arrives more than 146 years"),
         ("jsonl", '{"id": 0, "arrival": 0, "prompt_tokens": 5}', ":1: output_tokens: Field required"),
         ("jsonl", '{"id": 0, "arrival": -1, "prompt_tokens": 5, "output_tokens": 5}', ":1: arrival -1 is negative"),
+        (
+            "jsonl",
+            '{"id": 0, "arrival": 0, "prompt_tokens": 5, "output_tokens": 5, "priority": 1000001}',
+            ":1: priority 1000001: none is beyond 1000000 either way",
+        ),
         ("jsonl", "{", ":1: Invalid JSON"),
         ("jsonl", "", ": no requests"),
     ],
@@ -294,7 +299,8 @@ def request_at(draw, id, arrival):
         )
         end += length + draw(st.integers(0, 9))
     hashes = tuple(draw(st.lists(st.integers(0, 2**63), max_size=3)))
-    return Request(id, arrival, end + draw(st.integers(1, 9)), draw(st.integers(1, 99)), tuple(items), hashes)
+    lengths, priority = (end + draw(st.integers(1, 9)), draw(st.integers(1, 99))), draw(st.integers(-(10**6), 10**6))
+    return Request(id, arrival, *lengths, tuple(items), hashes, priority)
 
 
 @given(recorded())

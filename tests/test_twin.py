@@ -161,7 +161,7 @@ def test_the_last_line_of_an_interrupted_run_may_have_no_row_yet() -> None:
 
 @every_policy
 def test_twins_where_batches_fail_or_end_the_run(policy: str) -> None:
-    tight = {"encoder_max_num_items": 4, "num_kv_blocks": 56_165, "encoder_max_num_tokens": 4096}
+    tight = {"encoder_max_num_items": 4, "num_kv_blocks": 56_175, "encoder_max_num_tokens": 4096}
     for simulation in ({}, {"out_of_memory": "end_run"}):
         scenario = small(policy, engine=tight, simulation=simulation)
         run, texts = live_run(scenario)

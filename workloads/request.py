@@ -3,6 +3,7 @@
 from typing import Literal, NamedTuple
 
 Modality = Literal["image", "video"]
+MOST_PRIORITY = 10**6  # either way
 
 
 class MultimodalItem(NamedTuple):
@@ -31,3 +32,4 @@ class Request(NamedTuple):
     output_tokens: int  # at least 1
     items: tuple[MultimodalItem, ...] = ()  # in prompt order, not overlapping
     block_hashes: tuple[int, ...] = ()  # of the prompt's blocks, where a trace has them
+    priority: int = 0  # of its client: with a policy that looks at it, lower values come first

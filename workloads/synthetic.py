@@ -11,7 +11,7 @@ from workloads.distributions import Lengths
 from workloads.frozen import CHUNK, Frozen, NumRequests
 from workloads.images import ImageGroup, place
 from workloads.models import VisionLanguageModel
-from workloads.request import MultimodalItem, Request
+from workloads.request import MOST_PRIORITY, MultimodalItem, Request
 from workloads.streams import stream
 from workloads.workload import largest, span
 
@@ -31,6 +31,7 @@ class Description(Frozen):
     text_tokens: Lengths
     output_tokens: Lengths
     images: Annotated[tuple[ImageGroup, ...], Field(max_length=100), BeforeValidator(_as_list)] = ()
+    priority: Annotated[int, Field(ge=-MOST_PRIORITY, le=MOST_PRIORITY)] = 0  # of every request; lower comes first
     placement: Literal["front", "spread"] = "front"  # images before the text, or evenly spread in it
 
     @model_validator(mode="after")
@@ -52,8 +53,12 @@ class Description(Frozen):
     def requests(self, *, seed: int, model: VisionLanguageModel, name: str = "") -> Iterator[Request]:
         """The first `num_requests` of an endless sequence; `name` sets one client apart from another."""
         if self.images:
-            return itertools.islice(self._with_images(seed, model, name), self.num_requests)
-        return itertools.islice(itertools.starmap(Request, self._fields(seed, name)), self.num_requests)
+            requests = self._with_images(seed, model, name)
+        else:
+            requests = itertools.starmap(Request, self._fields(seed, name))
+        if self.priority:
+            requests = (request._replace(priority=self.priority) for request in requests)
+        return itertools.islice(requests, self.num_requests)
 
     def _fields(self, seed: int, name: str) -> Iterator[tuple[int, int, int, int]]:
         """Id, arrival, text tokens and output tokens, without end."""

@@ -14,7 +14,7 @@ from workloads.arrivals import Concurrency
 from workloads.errors import InputError
 from workloads.frozen import LATEST, NANOSECONDS, Frozen, NumRequests
 from workloads.models import VisionLanguageModel
-from workloads.request import MultimodalItem, Request
+from workloads.request import MOST_PRIORITY, MultimodalItem, Request
 from workloads.workload import largest
 
 TRACE_END = LATEST // NANOSECONDS  # seconds
@@ -77,7 +77,7 @@ class Trace(Frozen):
             arrival = r.arrival - start
             if self.speedup != 1:  # a float cannot hold every nanosecond, so times at normal speed are left alone
                 arrival = self._stretched(arrival)
-            yield Request(id, arrival, r.prompt_tokens, r.output_tokens, r.items, r.block_hashes)
+            yield Request(id, arrival, r.prompt_tokens, r.output_tokens, r.items, r.block_hashes, r.priority)
 
     def _stretched(self, arrival: int) -> int:
         stretched = round(arrival / self.speedup)
@@ -137,6 +137,8 @@ def check(request: Request) -> None:
         raise ValueError("arrives more than 146 years after the trace's start")
     if max(request.prompt_tokens, request.output_tokens) > MOST_TOKENS:
         raise ValueError(f"prompt and output have at most {MOST_TOKENS} tokens")
+    if abs(request.priority) > MOST_PRIORITY:
+        raise ValueError(f"priority {request.priority}: none is beyond {MOST_PRIORITY} either way")
     end = 0
     for item in request.items:
         if min(item.grid) < 1 or not 0 <= item.pixels <= 2**60 or item.encoder_tokens > MOST_TOKENS:
