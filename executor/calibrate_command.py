@@ -14,6 +14,7 @@ from executor.calibrate_shapes import STAGES, Shape, grid_for
 from executor.clocks import timer_and_meter
 from executor.devices import device_named, dtype_named, free_bytes
 from executor.graphs import Graphs
+from executor.messages import first_line
 from executor.models import LoadedModel, load_model
 from executor.options import Options
 from executor.runner import Runner
@@ -62,7 +63,7 @@ class CalibrateCommand:
             host = host_of(self.loaded, self.options)
             timings, interrupted = self._time()
         except torch.OutOfMemoryError as error:
-            raise InputError(f"{self.loaded.device}: {str(error).splitlines()[0]}") from None
+            raise InputError(f"{self.loaded.device}: {first_line(error)}") from None
         seen = noise(timings)
         if timings:
             self._write(timings, host, seen, interrupted)

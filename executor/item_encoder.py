@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from torch import Tensor
 
 from executor.clocks import Timer
+from executor.messages import first_line
 from executor.out_of_memory import is_out_of_memory
 from executor.pictures import Pictures
 from executor.runner import Runner
@@ -60,7 +61,7 @@ class ItemEncoder:
             except Exception as error:  # a broken picture file can make its reader raise anything
                 if is_out_of_memory(error):
                     raise
-                errors[request.keys[index]] = f"item {index} cannot be read: {_one_line(error)}"
+                errors[request.keys[index]] = f"item {index} cannot be read: {first_line(error)}"
         return patches, errors
 
     def _together(self, owners: list[Owner], patches: Patches) -> None:
@@ -79,7 +80,7 @@ class ItemEncoder:
             except Exception as error:
                 if is_out_of_memory(error):
                     raise
-                errors[request.keys[index]] = f"item {index} cannot be encoded: {_one_line(error)}"
+                errors[request.keys[index]] = f"item {index} cannot be encoded: {first_line(error)}"
         return errors
 
 
@@ -87,7 +88,3 @@ def _blame(plan: IterationPlan, errors: dict[Key, str]) -> tuple[list[RequestSta
     """Everybody who waits for an output that there will not be, and the first reason."""
     owners = [request for request, index in (*plan.encode, *plan.attached) if request.keys[index] in errors]
     return list(dict.fromkeys(owners)), next(iter(errors.values()), "")
-
-
-def _one_line(error: Exception) -> str:
-    return (str(error).strip().splitlines() or [type(error).__name__])[0]

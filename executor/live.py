@@ -14,6 +14,7 @@ from executor.devices import device_name
 from executor.graphs import Graphs
 from executor.interleave import Interleaved
 from executor.memory_stats import MemoryMeter
+from executor.messages import first_line
 from executor.models import LoadedModel
 from executor.options import Options
 from executor.out_of_memory import is_out_of_memory
@@ -161,7 +162,7 @@ def replay(
     except (RuntimeError, MemoryError) as error:
         if not is_out_of_memory(error):
             raise
-        raise InputError(f"{loaded.device} has no room for the run: {(str(error).splitlines() or [''])[0]}") from None
+        raise InputError(f"{loaded.device} has no room for the run: {first_line(error)}") from None
     run = serve(world, checked.notes)
     return LiveRun(run, world.plans, answers_of(world), world)
 

@@ -13,6 +13,7 @@ from transformers.utils.logging import disable_progress_bar
 
 from executor.attention import ATTENTION
 from executor.devices import free_bytes
+from executor.messages import first_line
 from executor.sizes import SIZES
 from policies.units import in_bytes
 from workloads.errors import InputError
@@ -79,7 +80,7 @@ def load_model(name: str, device: torch.device, dtype: torch.dtype, *, seed: int
     except InputError:
         raise
     except Exception as error:  # whatever a broken file makes its reader raise
-        raise InputError(f"model {name!r} cannot be loaded: {_first_line(error)}") from None
+        raise InputError(f"model {name!r} cannot be loaded: {first_line(error)}") from None
     return _finish(name, model, shape_of(Path(name).name or name, config), tokenizer)
 
 
@@ -121,7 +122,7 @@ def _read_config(name: str) -> Any:
         config = AutoConfig.from_pretrained(name)
     except Exception as error:  # no such folder, no network, no JSON: all end the same way
         known = ", ".join(SIZES)
-        raise InputError(f"no model {name!r}: neither {known}, nor a readable folder: {_first_line(error)}") from None
+        raise InputError(f"no model {name!r}: neither {known}, nor a readable folder: {first_line(error)}") from None
     if config.model_type != "qwen2_vl":
         raise InputError(f"model {name!r} is a {config.model_type}; the executor runs qwen2_vl")
     return config
@@ -142,9 +143,3 @@ def shape_of(name: str, config: Any) -> VisionLanguageModel:
         num_kv_heads=text.num_key_value_heads,
         head_dim=text.hidden_size // text.num_attention_heads,
     )
-
-
-def _first_line(error: Exception) -> str:
-    """And the next one, where the first only announces it."""
-    lines = [line.strip() for line in str(error).strip().splitlines()] or [type(error).__name__]
-    return " ".join(lines[: 2 if lines[0].endswith(":") else 1])

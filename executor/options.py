@@ -34,6 +34,10 @@ class Options:
     text: Path | None = None  # a file of words, for a real model's tokenizer; left out: random token ids
 
     def __post_init__(self) -> None:
+        self._check_values()
+        self._check_combinations()
+
+    def _check_values(self) -> None:
         if self.temperature and not 1e-3 <= self.temperature <= 1e3:
             raise InputError(f"temperature: {self.temperature} is neither 0 nor from 0.001 to 1000")
         if self.clock is not None and self.clock not in get_args(ClockName):
@@ -46,6 +50,8 @@ class Options:
             raise InputError(f"threads is a number of threads, from 1 to {MOST_THREADS}")
         if self.calibrate_every < 0:
             raise InputError("calibrate_every is a number of iterations, 0 for none")
+
+    def _check_combinations(self) -> None:
         if self.calibrate_every and (self.real_time or self.clock == "model"):
             raise InputError(
                 "calibrate_every: timing shapes takes time, which only --clock cuda, wall or thread_time "
@@ -56,8 +62,6 @@ class Options:
             raise InputError("clock: cuda events time a CUDA device; wall, thread_time or model go with --device cpu")
         if self.encoder_in_graph_pool and not on_cuda:
             raise InputError("encoder_in_graph_pool: there are no graphs, and no pool of theirs, without CUDA")
-        if self.calibrate_every and self.clock == "model":
-            raise InputError("calibrate_every goes with a clock that measures: not with model")
         if self.real_time and self.clock == "model":
             raise InputError("real time goes with a clock that tells it: not with model")
 

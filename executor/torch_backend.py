@@ -10,6 +10,7 @@ from torch import Tensor
 from executor.assembly import Batch, assemble
 from executor.clocks import HostMeter, Timer
 from executor.item_encoder import Encoded, ItemEncoder
+from executor.messages import first_line
 from executor.out_of_memory import is_out_of_memory
 from executor.pictures import Pictures
 from executor.prompts import Prompts, Sequence
@@ -74,8 +75,7 @@ class TorchBackend:
             if not is_out_of_memory(error):
                 raise
             self.allocation_failures += 1
-            first = (str(error).splitlines() or ["out of memory"])[0]
-            raise OutOfMemoryError(f"{self.runner.loaded.device}: {first}") from None
+            raise OutOfMemoryError(f"{self.runner.loaded.device}: {first_line(error)}") from None
 
     def _meet(self, plan: IterationPlan) -> None:
         """Make the prompts of requests that run for the first time."""
