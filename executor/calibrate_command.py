@@ -17,6 +17,7 @@ from executor.graphs import Graphs
 from executor.messages import first_line
 from executor.models import LoadedModel, load_model
 from executor.options import Options
+from executor.out_of_memory import is_out_of_memory
 from executor.runner import Runner
 from policies.limits import Limits
 from sim.command import INTERRUPTED
@@ -62,7 +63,9 @@ class CalibrateCommand:
         try:
             host = host_of(self.loaded, self.options)
             timings, interrupted = self._time()
-        except torch.OutOfMemoryError as error:
+        except (RuntimeError, MemoryError) as error:
+            if not is_out_of_memory(error):
+                raise
             raise InputError(f"{self.loaded.device}: {first_line(error)}") from None
         seen = noise(timings)
         if timings:
