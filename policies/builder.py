@@ -31,8 +31,8 @@ class PlanBuilder(Together):
         blocks = decodes.num_crossing
         if self.plan.preempted:
             blocks -= sum(map(decodes.crosses, self.plan.preempted))
-        if self._held_back:
-            blocks -= sum(map(decodes.crosses, self._held_back))
+        if self.plan.held_back:
+            blocks -= sum(map(decodes.crosses, self.plan.held_back))
         return blocks
 
     def completes(self, request: RequestState) -> bool:
@@ -63,8 +63,8 @@ class PlanBuilder(Together):
         count = len(decodes.members)
         if plan.preempted:
             count -= sum(request in decodes.members for request in plan.preempted)
-        if self._held_back:
-            count -= len(self._held_back)
+        if plan.held_back:
+            count -= len(plan.held_back)
         if not 0 < count <= self.tokens_left:
             return False
         blocks = self.blocks_to_decode
