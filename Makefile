@@ -17,11 +17,21 @@ $(STAMP): $(SIMULATOR)
 	$(BIN)/python $(INSTALL) $(TORCH) --editable '.[dev]'
 	touch $@
 
-.PHONY: setup run test check bench help
+DEMO := runs/demo
+PROFILE := --set profile=../$(DEMO)/tiny.json
+
+.PHONY: setup run demo test check bench bench-live help
 setup: $(STAMP) ## make .venv with everything the tests need (quick the second time)
 
 run: $(SIMULATOR) ## simulate scenarios/bursty_images.yaml and draw its plots
 	$(BIN)/tandem run scenarios/bursty_images.yaml
+
+demo: setup ## calibrate, fit, run, replay and compare a tiny model on this CPU
+	$(OFFLINE) $(BIN)/tandem calibrate --model tiny --quick --out $(DEMO)/tiny.csv
+	$(BIN)/tandem fit $(DEMO)/tiny.csv
+	$(BIN)/tandem run scenarios/tiny_live.yaml $(PROFILE) --out $(DEMO)/simulated
+	$(OFFLINE) $(BIN)/tandem replay scenarios/tiny_live.yaml $(PROFILE) --clock thread_time --out $(DEMO)/live
+	$(BIN)/tandem compare $(DEMO)/simulated $(DEMO)/live
 
 check: setup ## format, lint, types and import arrows
 	$(BIN)/ruff format --check .
@@ -35,5 +45,8 @@ test: check ## check, then all tests, offline
 bench: setup ## speed and memory, one JSON line a workload
 	$(OFFLINE) $(BIN)/python benchmarks/simulate.py
 
+bench-live: setup ## speed of the live half beside transformers' own, one JSON line a workload
+	$(OFFLINE) $(BIN)/python benchmarks/live.py
+
 help: ## this list
-	@awk -F':.*## ' '/^[a-z]+:.*## / {printf "  make %-7s %s\n", $$1, $$2}' Makefile
+	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' Makefile

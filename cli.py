@@ -217,7 +217,7 @@ def replay(
         typer.Option(
             metavar="CLOCK",
             help="cuda (events), wall, thread_time, or model: the cost model tells the time, and every run is the "
-            "same. Default: cuda on CUDA, wall on CPU.",
+            "same. Default: cuda on CUDA, thread_time on CPU, as of calibrate; wall with --wall.",
             show_default=False,
         ),
     ] = None,

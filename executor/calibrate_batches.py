@@ -12,13 +12,12 @@ import torch
 from torch import Tensor
 
 from executor.assembly import Batch
+from executor.calibrate_items import entries_of, entry_of, item_of
 from executor.calibrate_shapes import Grid, Shape
 from executor.clocks import Timer
 from executor.paged import Paged
-from executor.rows import RowStorage
+from executor.rows import Piece, RowStorage
 from executor.runner import Runner
-from policies.encoder_cache import EncoderEntry
-from workloads.request import MultimodalItem
 
 if TYPE_CHECKING:
     from executor.graphs import Graphs
@@ -39,30 +38,34 @@ class Stopwatch:
         self._generator = torch.Generator(loaded.device).manual_seed(seed)
         self._rows = RowStorage(None, loaded.shape.hidden_size * (1 + loaded.shape.num_deepstack), loaded.device,
                                 loaded.dtype)  # fmt: skip
-        self._patches: dict[Grid, Tensor] = {}
 
     def time(self, shape: Shape) -> int:
         """Nanoseconds of one iteration, its assembly left out."""
-        return self._time_encoder(shape.items) if shape.items else self._time_forward(shape)
+        if shape.items:
+            return self._time_encoder(shape.items)
+        batch = self._batch(shape)
+        if shape.before:
+            self._time_encoder(shape.before)
+        return self._time_forward(batch)
 
     def _time_encoder(self, grids: tuple[Grid, ...]) -> int:
         items = [item_of(grid) for grid in grids]
-        patches = [self._patches_of(grid) for grid in grids]
-        entries = _entries(items)
+        patches = self._patches(grids)
+        entries = entries_of(items)
         with self._own_rows():
             start = self._timer.mark()
             self.runner.encode(patches, items, entries)
             return self._timer.between(start, self._timer.mark())
 
     @torch.inference_mode()
-    def _time_forward(self, shape: Shape) -> int:
-        batch = self._batch(shape)
-        start = self._timer.mark()
-        logits = self._graphs.run(batch) if self._graphs is not None else None
-        if logits is None:
-            logits = self.runner.forward(batch)
-        logits.argmax(-1)
-        return self._timer.between(start, self._timer.mark())
+    def _time_forward(self, batch: Batch) -> int:
+        with self._own_rows():
+            start = self._timer.mark()
+            logits = self._graphs.run(batch) if self._graphs is not None else None
+            if logits is None:
+                logits = self.runner.forward(batch)
+            logits.argmax(-1)
+            return self._timer.between(start, self._timer.mark())
 
     @contextmanager
     def _own_rows(self) -> Iterator[None]:
@@ -72,14 +75,15 @@ class Stopwatch:
         finally:
             self.runner.storage = theirs
 
-    def _patches_of(self, grid: Grid) -> Tensor:
+    def _patches(self, grids: tuple[Grid, ...]) -> list[Tensor]:
         """Pixels are random: multiplying zeros takes less power, and a GPU then runs faster."""
-        if grid not in self._patches:
-            loaded, vision = self.runner.loaded, self.runner.loaded.config.vision_config
-            size = (prod(grid), vision.in_channels * vision.temporal_patch_size * vision.patch_size**2)
+        loaded, vision = self.runner.loaded, self.runner.loaded.config.vision_config
+        width, drawn = vision.in_channels * vision.temporal_patch_size * vision.patch_size**2, {}
+        for grid in dict.fromkeys(grids):
+            size = (prod(grid), width)
             pixels = torch.randn(size, generator=self._generator, device=loaded.device, dtype=torch.float32)
-            self._patches[grid] = pixels.to(loaded.dtype)
-        return self._patches[grid]
+            drawn[grid] = pixels.to(loaded.dtype)
+        return [drawn[grid] for grid in grids]
 
     def _batch(self, shape: Shape) -> Batch:
         """Every sequence gives a token."""
@@ -89,15 +93,25 @@ class Stopwatch:
             [np.arange(total - length, total) for length, total in zip(lengths, shape.totals, strict=True)]
         )
         starts = np.cumsum([0, *lengths])
+        pieces = self._pieces(shape.rows)
         return Batch(
             token_ids=torch.from_numpy(self._rng.integers(low, high, len(positions))).to(device),
             positions=torch.from_numpy(np.broadcast_to(positions, (3, len(positions))).copy()).to(device),
-            embed_at=torch.zeros(0, dtype=torch.int64, device=device),
-            pieces=[],
+            embed_at=torch.arange(shape.rows, device=device),
+            pieces=pieces,
             emit=torch.from_numpy(starts[1:] - 1).to(device),
             owners=[],
             paged=self._paged(shape, lengths, positions, starts),
         )
+
+    def _pieces(self, num_rows: int) -> list[Piece]:
+        """Rows to be read, there for sure."""
+        if not num_rows:
+            return []
+        entry = entry_of(0, 0, num_rows)
+        if len(self._rows.rows) < num_rows:
+            self._rows.write(entry, self._rows.rows.new_zeros((num_rows, self._rows.rows.shape[1])))
+        return [(entry, 0, num_rows)]
 
     def _paged(self, shape: Shape, lengths: list[int], positions: np.ndarray, starts: np.ndarray) -> Paged:
         kv, device = self.runner.kv, self.runner.kv.keys.device
@@ -122,20 +136,3 @@ class Stopwatch:
         for row, count, end in zip(tables, blocks, np.cumsum(blocks), strict=True):
             row[:count] = taken[end - count : end]
         return tables
-
-
-def item_of(grid: Grid) -> MultimodalItem:
-    """An image or video of that many patches; where it stands in a prompt does not matter here."""
-    tokens = prod(grid)
-    return MultimodalItem(None, "video" if grid[0] > 1 else "image", grid, 1, tokens // 4, tokens, tokens // 4, 0)
-
-
-def _entries(items: list[MultimodalItem]) -> list[EncoderEntry]:
-    """Each with rows of its own."""
-    entries, first = [], 0
-    for index, item in enumerate(items):
-        entry = EncoderEntry(("temporary", -1, index), item.embeds)
-        entry.rows = np.arange(first, first + item.embeds)
-        entries.append(entry)
-        first += item.embeds
-    return entries

@@ -14,16 +14,18 @@ from executor.calibrate_shapes import STAGES, Shape, grid_for
 from executor.clocks import timer_and_meter
 from executor.devices import device_named, dtype_named, free_bytes
 from executor.graphs import Graphs
+from executor.messages import first_line
 from executor.models import LoadedModel, load_model
 from executor.options import Options
+from executor.out_of_memory import is_out_of_memory
 from executor.runner import Runner
 from policies.limits import Limits
 from sim.command import INTERRUPTED
-from sim.files import usable, writing
+from sim.files import check_writable, usable
 from sim.progress import ProgressBar
 from workloads.errors import InputError
 
-REPEATS = {"cpu": 15, "cuda": 9}
+REPEATS = {"cpu": 15, "cuda": 7}
 QUICK_REPEATS = 5
 BLOCK_SIZE = 16
 SEED = 0
@@ -42,9 +44,9 @@ class CalibrateCommand:
         if clock == "model":
             raise InputError("clock: the cost model is what a calibration is for; cuda, wall or thread_time")
         where = device_named(device)
-        torch.set_num_threads(threads)
         self.clock = clock or ("cuda" if where.type == "cuda" else "thread_time")
         self.options = Options(device=device, clock=self.clock, threads=threads)
+        torch.set_num_threads(threads)
         self.loaded: LoadedModel = load_model(model, where, dtype_named(dtype, where), seed=SEED)
         self.quick = quick
         self.repeats = repeats or (QUICK_REPEATS if quick else REPEATS[where.type])
@@ -54,18 +56,17 @@ class CalibrateCommand:
 
     def _check_out(self) -> None:
         """Before minutes of timing."""
-        with writing(self.out.parent):
-            self.out.parent.mkdir(parents=True, exist_ok=True)
-        if self.out.is_dir():
-            raise InputError(f"{self.out}: is a folder; the timings go into a file")
+        check_writable(self.out)
 
     def __call__(self) -> int:
         """Do it all; returns the exit code."""
         try:
             host = host_of(self.loaded, self.options)
             timings, interrupted = self._time()
-        except torch.OutOfMemoryError as error:
-            raise InputError(f"{self.loaded.device}: {str(error).splitlines()[0]}") from None
+        except (RuntimeError, MemoryError) as error:
+            if not is_out_of_memory(error):
+                raise
+            raise InputError(f"{self.loaded.device}: {first_line(error)}") from None
         seen = noise(timings)
         if timings:
             self._write(timings, host, seen, interrupted)
@@ -111,7 +112,7 @@ class CalibrateCommand:
         """As a live run has them."""
         if self.loaded.device.type != "cuda":
             return None
-        longest = max(max(shape.totals, default=1) for shape in shapes)
+        longest = max(max(shape.contexts, default=1) for shape in shapes)
         graphs = Graphs(runner, limits, self.options, -(-longest // BLOCK_SIZE))
         self.notes += graphs.warm_up()
         return graphs
@@ -128,7 +129,8 @@ class CalibrateCommand:
             print("nothing timed yet, nothing written")
             return
         print(f"{self.out}: {len(timings)} shapes of {self.loaded.name}, host {host.ms:.3f} ms an iteration")
-        print("noise (CV of repeats): " + ", ".join(f"{stage} {percent} %" for stage, percent in seen.items()))
+        if seen:
+            print("noise (CV of repeats): " + ", ".join(f"{stage} {percent} %" for stage, percent in seen.items()))
 
 
 def _blocks(shape: Shape) -> int:

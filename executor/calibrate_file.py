@@ -14,6 +14,7 @@ import pandas as pd
 import torch
 import yaml
 
+from executor.calibrate_figures import HeaderDumper, memory_of, stated
 from executor.devices import device_name, total_bytes
 from executor.models import LoadedModel
 from sim.files import whole, writing
@@ -63,7 +64,7 @@ class Calibration:
         return table
 
     def _header(self) -> str:
-        text = yaml.dump(self.header(), Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=2**16)
+        text = yaml.dump(self.header(), Dumper=HeaderDumper, sort_keys=False, allow_unicode=True, width=2**16)
         return "".join(f"# {line}\n" for line in text.splitlines())
 
     def header(self) -> dict[str, Any]:
@@ -72,10 +73,10 @@ class Calibration:
         return {
             "device": {
                 "name": name,
-                "memory": _stated(total_bytes(self.loaded.device), "bytes", self._memory_source()),
+                "memory": stated(total_bytes(self.loaded.device), "bytes", self._memory_source()),
             },
             "model": self.loaded.shape.name,
-            "label": f"measured on {name}{', interrupted: partial' if self.partial else ''}",
+            "label": f"measured on {name}, by {self.clock}{' (interrupted, partial)' if self.partial else ''}",
             "source": self._source(),
             "corrections": self._corrections(),
             "memory": memory_of(self.loaded),
@@ -105,14 +106,15 @@ class Calibration:
             "dtype": self.loaded.dtype_name,
             "gpus": 1,  # devices: one runs everything
             "queried": f"{date.today():%Y-%m}",
+            "clock": self.clock,
         }
 
     def _corrections(self) -> dict[str, Any]:
         return {
             "label": "what the timings leave out, measured beside them: host time; nothing else",
-            "encoder_offset": _stated(0.0, "ms", "0: whole calls were timed"),
-            "language_model_factor": _stated(1.0, "1", "1: whole iterations were timed"),
-            "host": _stated(float(f"{self.host.ms:.4g}"), "ms", self.host.how),
+            "encoder_offset": stated(0.0, "ms", "0: whole calls were timed"),
+            "language_model_factor": stated(1.0, "1", "1: whole iterations were timed"),
+            "host": stated(float(f"{self.host.ms:.4g}"), "ms", self.host.how),
         }
 
     def _measurement(self) -> dict[str, Any]:
@@ -124,36 +126,3 @@ class Calibration:
             "partial": self.partial,
             "notes": self.notes,
         }
-
-
-def memory_of(loaded: LoadedModel) -> dict[str, Any]:
-    """What the memory ledger needs of a model, from the model itself."""
-    vision, source = loaded.config.vision_config, f"configuration of {loaded.name}"
-    return {
-        "weights": _stated(loaded.weight_bytes, "bytes", f"parameters in {loaded.dtype_name}"),
-        "dtype": _stated(loaded.dtype.itemsize, "bytes", loaded.dtype_name),
-        "vision_hidden": _stated(vision.embed_dim, "elements", source),
-        "vision_mlp": _stated(int(vision.embed_dim * vision.mlp_ratio), "elements", source),
-        "patch": _stated(vision.patch_size, "pixels", source),
-        "temporal_patch": _stated(vision.temporal_patch_size, "frames", source),
-        "channels": _stated(vision.in_channels, "channels", source),
-    }
-
-
-class _Stated(dict[str, Any]):
-    """A figure, which stands on one line."""
-
-
-class _Dumper(yaml.SafeDumper):
-    """Figures as `{value: 4, unit: bytes, source: float32}`."""
-
-
-def _represent(dumper: yaml.SafeDumper, figure: _Stated) -> yaml.Node:
-    return dumper.represent_mapping("tag:yaml.org,2002:map", figure.items(), flow_style=True)
-
-
-_Dumper.add_representer(_Stated, _represent)
-
-
-def _stated(value: float, unit: str, source: str) -> _Stated:
-    return _Stated(value=value, unit=unit, source=source)

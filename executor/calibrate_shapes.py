@@ -23,6 +23,8 @@ class Shape:
     items: tuple[Grid, ...] = ()
     chunks: tuple[tuple[int, int], ...] = ()  # (tokens, tokens cached before them)
     contexts: tuple[int, ...] = ()  # of each decode, its new token included
+    rows: int = 0  # encoder outputs that stand in the chunks, first in the batch
+    before: tuple[Grid, ...] = ()  # encoded just before, which leaves the processor's caches full of other things
 
     @property
     def stage(self) -> str:
@@ -81,7 +83,7 @@ class Grids(NamedTuple):
     def shapes(self, model: VisionLanguageModel) -> list[Shape]:
         grids = [model.item(None, "image", side, side).grid for side in self.sides]
         encoder = (Shape(items=(grid,) * count) for grid, count in itertools.product(grids, self.images))
-        prefill = (Shape(chunks=((chunk, cached),)) for chunk, cached in itertools.product(self.chunks, self.cached))
+        prefill = (_chunk(chunk, cached) for chunk, cached in itertools.product(self.chunks, self.cached))
         decode = (Shape(contexts=(c,) * count) for count, c in itertools.product(self.decodes, self.contexts))
         return [shape for shape in (*encoder, *prefill, *decode, *self._mixed()) if _bounded(shape)]
 
@@ -89,7 +91,12 @@ class Grids(NamedTuple):
         values = itertools.product(self.mixed_chunks, self.mixed_decodes, self.mixed_contexts)
         for chunk, decodes, context in values:
             for cached in (0, context):
-                yield Shape(chunks=((chunk, cached),), contexts=(context,) * decodes)
+                yield _chunk(chunk, cached, (context,) * decodes)
+
+
+def _chunk(tokens: int, cached: int, contexts: tuple[int, ...] = ()) -> Shape:
+    """Half of it an image's rows."""
+    return Shape(chunks=((tokens, cached),), contexts=contexts, rows=tokens // 2)
 
 
 def _bounded(shape: Shape) -> bool:

@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
 Forward = Callable[[], None]  # reads static buffers and writes one
+
+
+class Pool(NamedTuple):
+    """What `torch.cuda.use_mem_pool` takes; unlike a `torch.cuda.MemPool` it may be forgotten before its graphs."""
+
+    id: Any
 
 
 class GraphMemory:
@@ -22,7 +28,7 @@ class GraphMemory:
             torch.cuda.synchronize(device)
             torch.cuda.set_stream(torch.cuda.Stream(device))
         self.stream = torch.cuda.current_stream(device)
-        self.pool: Any = torch.cuda.MemPool()
+        self.pool = Pool(torch.cuda.graph_pool_handle())
 
     def capture(self, forward: Forward) -> Forward:
         """What replays it. It must have run before, so that kernels are compiled and algorithms chosen.

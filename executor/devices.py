@@ -20,6 +20,8 @@ def device_named(name: str) -> torch.device:
         raise InputError(f"device: there is no {name!r}; cpu or cuda") from None
     if device.type not in ("cpu", "cuda"):
         raise InputError(f"device: {name!r} is neither cpu nor cuda")
+    if device.type == "cpu" and device.index:
+        raise InputError(f"device: there is no {name!r}; cpu has no number")
     if device.type == "cuda" and not torch.cuda.is_available():
         raise InputError("device: cuda was asked for, and torch finds no CUDA device here; --device cpu runs anywhere")
     if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
@@ -46,7 +48,16 @@ def free_bytes(device: torch.device) -> int:
     """What may still be allocated on it."""
     if device.type == "cuda":
         return torch.cuda.mem_get_info(device)[0]
-    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_AVPHYS_PAGES")
+    return _available() or os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_AVPHYS_PAGES")
+
+
+def _available() -> int:
+    """Linux knows what could be had besides what is free: the caches of files. 0 elsewhere."""
+    try:
+        lines = Path("/proc/meminfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return 0
+    return next((1024 * int(line.split()[1]) for line in lines if line.startswith("MemAvailable:")), 0)
 
 
 def device_name(device: torch.device) -> str:

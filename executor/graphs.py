@@ -12,6 +12,7 @@ from torch import Tensor
 
 from executor.assembly import Batch
 from executor.capture import Forward, GraphMemory, buckets, intervals
+from executor.messages import first_line
 from executor.options import Options
 from executor.paged import Paged
 from executor.runner import Runner
@@ -133,8 +134,7 @@ def _capture_all(graphs: _Capturable, sizes: list[int], memory: GraphMemory | No
         try:
             graphs.replays[size] = _captured(graphs, size, memory)
         except RuntimeError as error:  # out of memory is one too
-            reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
-            warnings.append(f"no CUDA graph for {size} {what}, which run slower without: {reason}")
+            warnings.append(f"no CUDA graph for {size} {what}, which run slower without: {first_line(error)}")
     return warnings
 
 

@@ -8,20 +8,24 @@ from typing import Any
 
 import pyarrow as pa
 import simpy
-import simpy.rt
 
 from executor.clocks import HostMeter, timer_and_meter
 from executor.devices import device_name
 from executor.graphs import Graphs
+from executor.interleave import Interleaved
 from executor.memory_stats import MemoryMeter
+from executor.messages import first_line
 from executor.models import LoadedModel
 from executor.options import Options
+from executor.out_of_memory import is_out_of_memory
 from executor.pictures import Pictures
 from executor.prepare import longest_request
+from executor.priced_backend import PricedBackend
 from executor.prompts import Prompts
+from executor.real_time import RealTime
 from executor.runner import Runner
 from executor.sampling import Sampler
-from executor.torch_backend import PricedBackend, TorchBackend
+from executor.torch_backend import TorchBackend
 from executor.warmup import warm_up
 from policies.plan import IterationPlan
 from sim.backend import AccountingBackend, Outcome
@@ -31,8 +35,7 @@ from sim.result import Run
 from sim.run import serve
 from sim.simulated import SimulatedBackend
 from sim.world import Resolved, World
-
-NANOSECOND = 1e-9
+from workloads.errors import InputError
 
 
 class LiveEngine(Engine):
@@ -50,7 +53,7 @@ class LiveEngine(Engine):
 class MeteredLog(PlanLog):
     """Writes the plan log off the meter: a server would not write one."""
 
-    def __init__(self, backend: TorchBackend, write: Callable[[str], None]) -> None:
+    def __init__(self, backend: TorchBackend | Interleaved, write: Callable[[str], None]) -> None:
         super().__init__(backend, write)
         self.meter = backend.meter
 
@@ -75,11 +78,12 @@ class LiveWorld(World):
     ) -> None:
         self.loaded = loaded
         self.options = options
-        self.clock = options.clock or ("cuda" if loaded.device.type == "cuda" else "wall")
+        self.clock = options.clock or options.default_clock
         self.plans: list[str] = []
         self.notes: list[str] = []  # what the device would not do
+        self.interleaved: Interleaved | None = None  # times shapes beside the run, where the options ask for it
         super().__init__(checked.scenario, checked.profile, progress)
-        if isinstance(self.env, simpy.rt.RealtimeEnvironment):
+        if isinstance(self.env, RealTime):
             self.env.sync()  # what building took is over
 
     @property
@@ -100,13 +104,14 @@ class LiveWorld(World):
 
     def _environment(self) -> simpy.Environment:
         if self.options.real_time:
-            return simpy.rt.RealtimeEnvironment(0, factor=NANOSECOND, strict=False)
+            return RealTime()
         return simpy.Environment(0)
 
     def _backend(self) -> AccountingBackend:
         loaded, options, seed = self.loaded, self.options, self.scenario.seed
         self._memory = MemoryMeter(loaded.device)
         self.runner = runner = Runner(loaded, self.scenario.engine, options)
+        graphs = self._graphs()  # before the first forward, which may allocate from their memory
         largest = self.scenario.workload.largest_item(seed=seed, model=self.scenario.model)
         warm_up(runner, self.scenario.engine, largest)
         parts = (
@@ -122,17 +127,20 @@ class LiveWorld(World):
             self.device_backend: TorchBackend = PricedBackend(priced, *parts)
         else:
             self.device_backend = TorchBackend(*parts)
-        self.device_backend.graphs = self._graphs()
-        return MeteredLog(self.device_backend, self.plans.append)
+        if graphs is not None:
+            self.notes += graphs.warm_up()
+            self.device_backend.graphs = graphs
+        if not options.calibrate_every:
+            return MeteredLog(self.device_backend, self.plans.append)
+        self.interleaved = Interleaved(self.device_backend, options.calibrate_every, seed)
+        return MeteredLog(self.interleaved, self.plans.append)
 
     def _graphs(self) -> Graphs | None:
         """On a CPU only what pads: nothing is captured there."""
         options, limits = self.options, self.scenario.engine
         if not options.pad_queries and not (options.graphs and self.loaded.device.type == "cuda"):
             return None
-        graphs = Graphs(self.runner, limits, options, longest_request(self.scenario))
-        self.notes += graphs.warm_up()
-        return graphs
+        return Graphs(self.runner, limits, options, longest_request(self.scenario))
 
 
 @dataclass
@@ -149,7 +157,12 @@ def replay(
     checked: Resolved, loaded: LoadedModel, options: Options, *, progress: Callable[[int], None] | None = None
 ) -> LiveRun:
     """Serve the scenario's requests on the device. Raises InputError where it has no room."""
-    world = LiveWorld(checked, loaded, options, progress)
+    try:
+        world = LiveWorld(checked, loaded, options, progress)
+    except (RuntimeError, MemoryError) as error:
+        if not is_out_of_memory(error):
+            raise
+        raise InputError(f"{loaded.device} has no room for the run: {first_line(error)}") from None
     run = serve(world, checked.notes)
     return LiveRun(run, world.plans, answers_of(world), world)
 

@@ -9,9 +9,11 @@ from typing import Any
 
 import torch
 from transformers import AutoConfig, AutoTokenizer, Qwen2VLForConditionalGeneration
+from transformers.utils.logging import disable_progress_bar
 
 from executor.attention import ATTENTION
 from executor.devices import free_bytes
+from executor.messages import first_line
 from executor.sizes import SIZES
 from policies.units import in_bytes
 from workloads.errors import InputError
@@ -65,13 +67,20 @@ def load_model(name: str, device: torch.device, dtype: torch.dtype, *, seed: int
     """
     if name in SIZES:
         return _finish(name, _random(name, device, dtype, seed), MODELS[name])
+    if name in MODELS:
+        raise InputError(f"model {name!r} can only be simulated; --model runs another in its place: {', '.join(SIZES)}")
+    if "/" not in name and not Path(name).is_dir():  # a hub id has an owner
+        raise InputError(f"no model {name!r}: neither {', '.join(SIZES)}, nor a folder")
     config = _read_config(name)
-    _check_fit(name, config, device, dtype)
+    disable_progress_bar()  # transformers' own, which it draws even where nobody looks
     try:
+        _check_fit(name, config, device, dtype)
         model = Qwen2VLForConditionalGeneration.from_pretrained(name, config=config, dtype=dtype).to(device)
         tokenizer = AutoTokenizer.from_pretrained(name)
+    except InputError:
+        raise
     except Exception as error:  # whatever a broken file makes its reader raise
-        raise InputError(f"model {name!r} cannot be loaded: {_first_line(error)}") from None
+        raise InputError(f"model {name!r} cannot be loaded: {first_line(error)}") from None
     return _finish(name, model, shape_of(Path(name).name or name, config), tokenizer)
 
 
@@ -113,7 +122,7 @@ def _read_config(name: str) -> Any:
         config = AutoConfig.from_pretrained(name)
     except Exception as error:  # no such folder, no network, no JSON: all end the same way
         known = ", ".join(SIZES)
-        raise InputError(f"no model {name!r}: neither {known}, nor a readable folder: {_first_line(error)}") from None
+        raise InputError(f"no model {name!r}: neither {known}, nor a readable folder: {first_line(error)}") from None
     if config.model_type != "qwen2_vl":
         raise InputError(f"model {name!r} is a {config.model_type}; the executor runs qwen2_vl")
     return config
@@ -134,7 +143,3 @@ def shape_of(name: str, config: Any) -> VisionLanguageModel:
         num_kv_heads=text.num_key_value_heads,
         head_dim=text.hidden_size // text.num_attention_heads,
     )
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).strip().splitlines() or [type(error).__name__])[0]

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import hashlib
+import warnings
 from pathlib import Path
 
 import torch
 from torch import Tensor
 
 from policies.encoder_cache import Key
+from sim.files import usable
 from workloads.errors import InputError
 from workloads.models import VisionLanguageModel
 from workloads.request import MultimodalItem
@@ -67,7 +69,7 @@ class Pictures:
 
 
 def _picture_files(folder: Path) -> list[Path]:
-    if not folder.is_dir():
+    if not usable(folder).is_dir():
         raise InputError(f"images: {folder} is no folder")
     files = sorted(path for path in folder.iterdir() if path.suffix.lower() in FILES)
     if not files:
@@ -79,7 +81,9 @@ def _read(path: Path, size: tuple[int, int]) -> Tensor:
     """[3, height, width] from 0 to 1, resized as the models' processors do (bicubic)."""
     from PIL import Image
 
-    with Image.open(path) as picture:
-        resized = picture.convert("RGB").resize(size, Image.Resampling.BICUBIC)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", Image.DecompressionBombWarning)  # more pixels than any camera's: unreadable
+        with Image.open(path) as picture:
+            resized = picture.convert("RGB").resize(size, Image.Resampling.BICUBIC)
     pixels = torch.frombuffer(bytearray(resized.tobytes()), dtype=torch.uint8)
     return pixels.view(size[1], size[0], CHANNELS).permute(2, 0, 1).float() / 255

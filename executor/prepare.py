@@ -9,6 +9,7 @@ from typing import NamedTuple
 import torch
 
 from executor.devices import device_named, dtype_named, free_bytes
+from executor.kv_size import Room, measured_room
 from executor.models import LoadedModel, load_model
 from executor.options import Options
 from policies.limits import MAX_BLOCKS
@@ -39,10 +40,14 @@ def load_for(scenario: Scenario, options: Options) -> LoadedModel:
 
 def prepare(scenario: Scenario, loaded: LoadedModel, options: Options) -> Prepared:
     """The scenario for the model that runs it; several scenarios may share one loaded model."""
+    if scenario.engine.encoder_side_stream_max_ahead:
+        raise InputError("engine.encoder_side_stream_max_ahead: the executor has no side stream yet, only a simulation")
+    if scenario.pools is not None:
+        raise InputError("pools: the executor is one engine; several are only simulated")
     executed = scenario.model_copy(update={"model": _executed_shape(scenario.model, loaded)})
     for request in _first_requests(executed):
         _check_items(request, executed.model)
-    checked = resolve(executed) if executed.engine.num_kv_blocks else _with_blocks(executed, loaded)
+    checked = resolve(executed) if executed.engine.num_kv_blocks else _with_blocks(executed, loaded, options)
     return Prepared(checked, loaded)
 
 
@@ -72,22 +77,28 @@ def _check_items(request: Request, shape: VisionLanguageModel) -> None:
             )
 
 
-def _with_blocks(scenario: Scenario, loaded: LoadedModel) -> Resolved:
-    """KV blocks from what is free now, and no more than the requests could ever use."""
-    limits, shape = scenario.engine, scenario.model
-    block_bytes = limits.block_size * shape.kv_bytes_per_token
-    fitting = int(limits.free_gpu_memory_fraction * free_bytes(loaded.device)) // block_bytes
-    blocks = min(fitting, _useful_blocks(scenario), MAX_BLOCKS)
-    if blocks < 1:
-        raise InputError(f"no memory left for KV blocks on {loaded.device}")
+def _with_blocks(scenario: Scenario, loaded: LoadedModel, options: Options) -> Resolved:
+    """KV blocks that the device has room for, and no more than the requests could ever use."""
+    limits, longest = scenario.engine, longest_request(scenario)
+    if loaded.device.type == "cuda":
+        room = measured_room(scenario, loaded, options, longest)
+    else:
+        room = _room_on_cpu(scenario, loaded)
+    blocks = min(room.blocks, longest * limits.max_num_seqs, MAX_BLOCKS)
+    why = room.note if blocks == room.blocks else "what the requests can use"
     checked = resolve(scenario.model_copy(update={"engine": limits.model_copy(update={"num_kv_blocks": blocks})}))
-    checked.notes.append(f"num_kv_blocks {blocks:,}: what {loaded.device} has room for and the requests can use")
+    checked.notes.append(f"num_kv_blocks {blocks:,}: {why}")
     return checked
 
 
-def _useful_blocks(scenario: Scenario) -> int:
-    """For every seat the longest request."""
-    return longest_request(scenario) * scenario.engine.max_num_seqs
+def _room_on_cpu(scenario: Scenario, loaded: LoadedModel) -> Room:
+    """Of what is free now: nothing is run, since there are swap and other programs anyway."""
+    limits = scenario.engine
+    block_bytes = limits.block_size * scenario.model.kv_bytes_per_token
+    blocks = int(limits.free_gpu_memory_fraction * free_bytes(loaded.device)) // block_bytes
+    if blocks < 1:
+        raise InputError(f"no memory left for KV blocks on {loaded.device}")
+    return Room(blocks, f"what {loaded.device} has room for")
 
 
 def longest_request(scenario: Scenario) -> int:

@@ -17,7 +17,8 @@ from executor.models import LoadedModel
 from executor.options import Options
 from executor.prepare import load_for, prepare
 from sim.command import RunCommand
-from sim.live_output import write_live_run
+from sim.files import writing
+from sim.live_output import CALIBRATION, write_live_run
 from sim.progress import ProgressBar
 from sim.result import Run
 from sim.scenario import Scenario
@@ -37,26 +38,44 @@ class ReplayCommand(RunCommand):
         self, files: Sequence[Path], sets: Sequence[str], out: Path | None, plots: bool, options: Options
     ) -> None:
         self.options = options
-        self.loaded: dict[str, LoadedModel] = {}  # by the name they were asked for
+        self.loaded: dict[tuple[str, int], LoadedModel] = {}  # by the name asked for, and the seed of the weights
+        self.used: dict[int, LoadedModel] = {}  # by the id of what `check` returned
         super().__init__(files, sets, out, plots)
 
     def check(self, variant: Variant) -> Resolved:
-        return variant.resolve(lambda scenario: prepare(scenario, self._load(scenario), self.options).checked)
+        return variant.resolve(self._prepare)
+
+    def _prepare(self, scenario: Scenario) -> Resolved:
+        loaded = self._load(scenario)
+        checked = prepare(scenario, loaded, self.options).checked
+        self.used[id(checked)] = loaded
+        return checked
 
     def _load(self, scenario: Scenario) -> LoadedModel:
-        name = self.options.model or scenario.model.name
-        if name not in self.loaded:
-            self.loaded[name] = load_for(scenario, self.options)
-        return self.loaded[name]
+        key = self.options.model or scenario.model.name, scenario.seed
+        if key not in self.loaded:
+            self.loaded[key] = load_for(scenario, self.options)
+        return self.loaded[key]
 
     def execute(self, resolved: Resolved, label: str, folder: Path, progress: ProgressBar) -> Run:
-        loaded = next(model for model in self.loaded.values() if model.shape.name == resolved.scenario.model.name)
+        loaded = self.used[id(resolved)]
         say(self.console, f"{label}: {loaded.name} on {device_name(loaded.device)}")
         start = time.perf_counter()
         live = replay(resolved, loaded, self.options, progress=progress)
         about = about_live(live, time.perf_counter() - start)
+        write_interleaved(live, folder)
         write_live_run(live.run, label, folder, plans=live.plans, tokens=live.tokens, about=about)
         return live.run
+
+
+def write_interleaved(live: LiveRun, folder: Path) -> None:
+    """What was timed beside the run, ready for `tandem fit`; an earlier run's goes."""
+    path = folder / CALIBRATION
+    if live.world.interleaved is None:
+        with writing(folder):
+            path.unlink(missing_ok=True)
+    else:
+        live.world.interleaved.calibration(live.run.name, live.world.clock, live.run.partial).write(path)
 
 
 def about_live(live: LiveRun, elapsed: float) -> dict[str, Any]:

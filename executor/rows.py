@@ -31,9 +31,14 @@ class EncoderStorage(Protocol):
 class RowStorage:
     """The rows' numbers come with the plan, so nothing here knows who owns what."""
 
-    def __init__(self, num_rows: int | None, width: int, device: torch.device, dtype: torch.dtype) -> None:
-        """`num_rows` None: without a budget it grows as rows are first used. InputError where there is no room."""
-        self._grows = num_rows is None
+    def __init__(
+        self, num_rows: int | None, width: int, device: torch.device, dtype: torch.dtype, *, bounded: bool = True
+    ) -> None:
+        """`num_rows` None: without a budget it grows as rows are first used. InputError where there is no room.
+
+        Not `bounded`: it grows too, beyond the budget of what is kept, where one iteration reads more than that.
+        """
+        self._grows = num_rows is None or not bounded
         needed, free = (num_rows or 0) * width * dtype.itemsize, free_bytes(device)
         if needed > free:
             raise InputError(

@@ -30,7 +30,7 @@ class Runner:
         self.storage = _storage(loaded, limits, options)
         self._language_model = loaded.model.model.language_model
         self._uses_kernels = loaded.device.type == "cuda"
-        self.encoder_pool: Any = None  # a torch.cuda.MemPool, where the encoder shares the graphs' memory
+        self.encoder_pool: Any = None  # of `executor.capture`, where the encoder shares the graphs' memory
 
     @torch.inference_mode()
     def encode(self, patches: list[Tensor], items: list[MultimodalItem], entries: list[EncoderEntry]) -> None:
@@ -81,4 +81,5 @@ def _storage(loaded: LoadedModel, limits: Limits, options: Options) -> EncoderSt
         return ItemStorage()
     rows = limits.encoder_cache_rows
     width = loaded.shape.hidden_size * (1 + loaded.shape.num_deepstack)
-    return RowStorage(rows if isinstance(rows, int) else None, width, loaded.device, loaded.dtype)
+    bounded = limits.release != "iteration"
+    return RowStorage(rows if isinstance(rows, int) else None, width, loaded.device, loaded.dtype, bounded=bounded)

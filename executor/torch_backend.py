@@ -5,34 +5,24 @@ from __future__ import annotations
 from collections.abc import Sequence as Requests
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import torch
 from torch import Tensor
 
 from executor.assembly import Batch, assemble
 from executor.clocks import HostMeter, Timer
+from executor.item_encoder import Encoded, ItemEncoder
+from executor.messages import first_line
+from executor.out_of_memory import is_out_of_memory
 from executor.pictures import Pictures
 from executor.prompts import Prompts, Sequence
 from executor.runner import Runner
 from executor.sampling import Sampler
-from policies.encoder_cache import Key
 from policies.plan import IterationPlan
 from policies.request_state import RequestState
 from sim.backend import Outcome
 from sim.engine import OutOfMemoryError
-from sim.simulated import SimulatedBackend
 
 if TYPE_CHECKING:
     from executor.graphs import Graphs
-
-Patches = dict[tuple[RequestState, int], Tensor]  # pixels of (request, item)
-
-
-class Encoded(NamedTuple):
-    """What came of an iteration's items."""
-
-    failed: Requests[RequestState]
-    reason: str
-    marks: tuple[Any, Any]  # before and after
 
 
 class Launched(NamedTuple):
@@ -64,7 +54,7 @@ class TorchBackend:
     ) -> None:
         self.runner = runner
         self.prompts = prompts
-        self.pictures = pictures
+        self.items = ItemEncoder(runner, pictures)
         self.sampler = sampler
         self.timer = timer
         self.meter = meter
@@ -81,9 +71,11 @@ class TorchBackend:
         self.meter.stop()
         try:
             return self._run(plan, batch)
-        except torch.OutOfMemoryError as error:
+        except (RuntimeError, MemoryError) as error:
+            if not is_out_of_memory(error):
+                raise
             self.allocation_failures += 1
-            raise OutOfMemoryError(f"{self.runner.loaded.device}: {str(error).splitlines()[0]}") from None
+            raise OutOfMemoryError(f"{self.runner.loaded.device}: {first_line(error)}") from None
 
     def _meet(self, plan: IterationPlan) -> None:
         """Make the prompts of requests that run for the first time."""
@@ -106,47 +98,7 @@ class TorchBackend:
         return Launched(batch, tokens, logprobs, marks, failed, reason)
 
     def _encode(self, plan: IterationPlan) -> Encoded:
-        """All items in one call; if that fails, one by one, so that an error fails its owners alone."""
-        patches, errors = self._patches(plan)
-        start = self.timer.mark()
-        try:
-            self._encode_together(list(patches), patches)
-        except torch.OutOfMemoryError:
-            raise
-        except Exception:
-            errors |= self._encode_each(patches)
-        return Encoded(*_blame(plan, errors), (start, self.timer.mark()))
-
-    def _patches(self, plan: IterationPlan) -> tuple[Patches, dict[Key, str]]:
-        """Pixels as the front end hands them over, with whatever was wrong with some of them."""
-        patches: Patches = {}
-        errors: dict[Key, str] = {}
-        for request, index in plan.encode:
-            try:
-                patches[request, index] = self.pictures.patches(request.items[index], request.content_key(index))
-            except (OSError, ValueError, SyntaxError) as error:  # what a broken picture file makes its reader raise
-                errors[request.keys[index]] = f"item {index} cannot be read: {_one_line(error)}"
-        return patches, errors
-
-    def _encode_together(self, owners: list[tuple[RequestState, int]], patches: Patches) -> None:
-        if not owners:
-            return
-        self.runner.encode(
-            [patches[owner] for owner in owners],
-            [request.items[index] for request, index in owners],
-            [request.holds[index] for request, index in owners],
-        )
-
-    def _encode_each(self, patches: Patches) -> dict[Key, str]:
-        errors = {}
-        for request, index in patches:
-            try:
-                self._encode_together([(request, index)], patches)
-            except torch.OutOfMemoryError:
-                raise
-            except Exception as error:
-                errors[request.keys[index]] = f"item {index} cannot be encoded: {_one_line(error)}"
-        return errors
+        return self.items.encode(plan, self.timer)
 
     def wait(self, handle: Launched) -> Outcome:
         end = self.timer.mark()
@@ -165,43 +117,3 @@ class TorchBackend:
         if logprobs is not None:
             for request, logprob in zip(batch.owners, logprobs.tolist(), strict=True):
                 self.sequences[request.id].logprobs.append(logprob)
-
-
-class PricedBackend(TorchBackend):
-    """Runs every plan, and lets the cost model tell the time and the ledger what fits: a deterministic live run."""
-
-    def __init__(self, priced: SimulatedBackend, *parts: Any, **more: Any) -> None:
-        super().__init__(*parts, **more)
-        self.priced = priced
-
-    @property
-    def allocation_failures(self) -> int:  # type: ignore[override]  # a figure of the ledger here
-        return self.priced.allocation_failures
-
-    @property
-    def peak_encoder_bytes(self) -> int:  # type: ignore[override]
-        return self.priced.peak_encoder_bytes
-
-    def launch(self, plan: IterationPlan, max_iterations: int, horizon: int) -> Launched:
-        self._price = self.priced.launch(plan, max_iterations, horizon)
-        return super().launch(plan, max_iterations, horizon)
-
-    def _encode(self, plan: IterationPlan) -> Encoded:
-        if not self._price.failed:
-            return super()._encode(plan)
-        mark = self.timer.mark()
-        return Encoded(self._price.failed, self._price.reason, (mark, mark))
-
-    def wait(self, handle: Launched) -> Outcome:
-        super().wait(handle)
-        return self._price._replace(failed=handle.failed, reason=handle.reason)
-
-
-def _blame(plan: IterationPlan, errors: dict[Key, str]) -> tuple[list[RequestState], str]:
-    """Everybody who waits for an output that there will not be, and the first reason."""
-    owners = [request for request, index in (*plan.encode, *plan.attached) if request.keys[index] in errors]
-    return list(dict.fromkeys(owners)), next(iter(errors.values()), "")
-
-
-def _one_line(error: Exception) -> str:
-    return (str(error).strip().splitlines() or [type(error).__name__])[0]

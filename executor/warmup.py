@@ -25,11 +25,14 @@ def warm_up(runner: Runner, limits: Limits, largest: MultimodalItem | None) -> N
 
 
 def encode_boundary(runner: Runner, limits: Limits, largest: MultimodalItem) -> None:
-    """As many of the scenario's largest items as the encoder's budgets let through in one iteration."""
+    """As many of the scenario's largest items as the encoder's budgets let through in one iteration.
+
+    One where nothing bounds them: engines of before there were budgets did not profile the encoder.
+    """
     tokens, items = limits.encoder_max_num_tokens, limits.encoder_max_num_items
-    by_tokens = tokens // limits.encoder_cost(largest) if isinstance(tokens, int) else limits.max_num_seqs
-    by_items = items if isinstance(items, int) else limits.max_num_seqs
-    encode_items(runner, largest, max(1, min(by_tokens, by_items)))
+    bounds = [tokens // limits.encoder_cost(largest)] if isinstance(tokens, int) else []
+    bounds += [items] if isinstance(items, int) else []
+    encode_items(runner, largest, max(1, min(bounds, default=1)))
 
 
 @torch.inference_mode()

@@ -19,19 +19,27 @@ class AdmissionGate:
             self._charge(request, builder.missing(request))
 
     def admits(self, request: RequestState) -> bool:
-        cache = self.builder.state.cache
-        ahead = range(request.next_item, len(request.items))  # the others are in the prefix cache
-        missing = [i for i in ahead if not ((entry := cache.get(request.keys[i])) and entry.ready)]
-        if missing and not self._fits(request, missing[0]):
+        if not self.would_admit(request):
             return False
-        self._charge(request, missing)
+        self._charge(request, self._to_encode(request))
         return True
+
+    def would_admit(self, request: RequestState) -> bool:
+        missing = self._to_encode(request)
+        return not missing or self._fits(request, missing[0])
+
+    def _to_encode(self, request: RequestState) -> list[int]:
+        cache, keys = self.builder.state.cache, request.keys
+        ahead = range(request.next_item, len(keys))
+        return [i for i in ahead if (entry := cache.get(keys[i])) is None or entry.pending]
 
     def _fits(self, request: RequestState, index: int) -> bool:
         return self.items_left > 0 and self._cost(request, index) <= self.tokens_left
 
     def _cost(self, request: RequestState, index: int) -> int:
-        return self.builder.state.limits.encoder_cost(request.items[index])
+        """An item above the budget, where its policy has such, is encoded alone and takes all of it."""
+        state = self.builder.state
+        return min(state.limits.encoder_cost(request.items[index]), state.encoder_max_num_tokens)
 
     def _charge(self, request: RequestState, missing: list[int]) -> None:
         for index in missing:
@@ -43,7 +51,7 @@ class AdmissionGate:
 
 def admit_in_order(builder: PlanBuilder) -> None:
     """Admit from the head of the queue until the seats are taken or the head cannot start; nobody overtakes it."""
-    if not builder.has_seats:
+    if not builder.waiting or not builder.has_seats:
         return
     gated, gate = builder.state.limits.admission_gate, None
     for request in builder.waiting:

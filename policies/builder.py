@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from policies.request_state import RequestState
+from policies.reservations import Reservations
 from policies.serving import ServingState
-from policies.turns import Turns
 
 
-class PlanBuilder(Turns):
+class PlanBuilder(Reservations):
     """Each verb takes all that it names, or changes nothing and says False; a question never changes the answer.
 
     Nothing outside the draft changes before `ServingState.begin` gets the plan.
@@ -17,23 +17,16 @@ class PlanBuilder(Turns):
         super().__init__(state)
         self.now = now  # nanoseconds: all that a policy knows of time
         self.tokens_left = state.max_num_batched_tokens
-        self.free_blocks = len(state.pool.free)
+        self.free_blocks = state.pool.num_free
         self.waiting = state.waiting  # not admitted yet, in the order in which they left the front end, or the policy's
         self.contexts = [*state.contexts]  # active, not decoding yet, newly admitted ones included; first come first
         self._seats = state.max_num_seqs - len(state.contexts) - len(state.decodes.members)
 
     # Questions
 
-    @property
-    def blocks_to_decode(self) -> int:
-        """KV blocks that this iteration's decodes cross into."""
-        decodes = self.state.decodes
-        blocks = decodes.num_crossing
-        if self.plan.preempted:
-            blocks -= sum(map(decodes.crosses, self.plan.preempted))
-        if self._held_back:
-            blocks -= sum(map(decodes.crosses, self._held_back))
-        return blocks
+    def completes(self, request: RequestState) -> bool:
+        """Whether this iteration computes the last of what the request has to prefill."""
+        return any(r is request and tokens == r.remaining for r, tokens in self.plan.prefill)
 
     # Admission
 
@@ -56,12 +49,15 @@ class PlanBuilder(Turns):
     def decode(self) -> bool:
         """Run every decode that is neither preempted nor held back: one token each."""
         plan, decodes = self.plan, self.state.decodes
-        count, blocks = len(decodes.members), self.blocks_to_decode
+        count = len(decodes.members)
         if plan.preempted:
             count -= sum(request in decodes.members for request in plan.preempted)
         if self._held_back:
             count -= len(self._held_back)
-        if not count or count > self.tokens_left or blocks > self.free_blocks:
+        if not 0 < count <= self.tokens_left:
+            return False
+        blocks = self.blocks_to_decode
+        if blocks > self.free_blocks:
             return False
         plan.decode = decodes
         self.tokens_left -= count
@@ -72,27 +68,34 @@ class PlanBuilder(Turns):
         """Compute the request's next `num_tokens`, as far as budget, KV blocks and its items allow all of them."""
         state = self.state
         end = request.num_computed_tokens + num_tokens
-        blocks = max(0, -(-end // state.pool.block_size) - len(request.blocks))
-        if request.hit:
-            blocks -= self.num_shared(request)
+        blocks = -(-end // state.pool.block_size) - len(request.blocks)
         if not 0 < num_tokens <= self.tokens_left or blocks > self.free_blocks:
             return False
         if request.num_items_ahead and not self._covers(request, end):
             return False
         self.tokens_left -= num_tokens
-        self.free_blocks -= blocks
+        if blocks > 0:
+            self.free_blocks -= blocks
         self.plan.prefill.append((request, num_tokens))
         self.plan.num_prefill_tokens += num_tokens
-        if request.hit:
-            self._attach_prefix(request)
         if self.plan.blocked:
             self.plan.blocked.pop(request, None)  # it gets on, whatever refused it an item behind this chunk
         return True
 
     def _covers(self, request: RequestState, end: int) -> bool:
         """Whether all items that begin before `end` are there."""
-        missing = self.missing(request)
-        return not missing or request.items[missing[0]].offset >= end
+        unready = self.unready(request)
+        return not unready or request.items[unready[0]].offset >= end
+
+    def keep_blocks(self, request: RequestState, num_tokens: int) -> bool:
+        """Take the KV blocks of the request's next `num_tokens` before it can compute them."""
+        blocks = self.blocks_needed(request, num_tokens)
+        if blocks > self.free_blocks:
+            return False
+        self.free_blocks -= blocks
+        if blocks:
+            self.plan.kept_blocks = [*self.plan.kept_blocks, (request, num_tokens)]
+        return True
 
     def preempt(self, request: RequestState, *, requeue: bool = False) -> bool:
         """Take everything back from a started request; it computes its tokens again later.
@@ -108,8 +111,6 @@ class PlanBuilder(Turns):
             self.contexts.remove(request)
         decodes = self.state.decodes
         self.free_blocks += decodes.num_blocks_of(request) if request in decodes.members else len(request.blocks)
-        if self.state.prefixes is not None:
-            self.free_blocks -= self._drop_blocks(request)
         self._none_runs()
         if requeue:
             self._send_back(request)

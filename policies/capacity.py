@@ -7,35 +7,8 @@ from policies.request_state import RequestState
 def fitting(builder: PlanBuilder) -> list[RequestState]:
     """Active requests that may prefill now, in order; the decodes always fit, if need be after preemptions."""
     if builder.state.limits.capacity == "no_evict":
-        return _reserved_but_shared(builder) if builder.state.prefixes else _reserved_to_completion(builder)
+        return builder.reserved()
     return _most_at_once(builder)
-
-
-def _reserved_to_completion(builder: PlanBuilder) -> list[RequestState]:
-    """Every request keeps blocks for its whole answer, so nobody is ever preempted; stop at the first without."""
-    state = builder.state
-    left = state.pool.num_blocks - state.decodes.num_blocks
-    fits = []
-    for request in builder.contexts:
-        left -= request.max_blocks
-        if left < 0:
-            break
-        fits.append(request)
-    return fits
-
-
-def _reserved_but_shared(builder: PlanBuilder) -> list[RequestState]:
-    """The same where requests share blocks: nobody reserves what another holds anyway.
-
-    Whoever has started goes on, as what it needs is kept; of the others, what they may share can leave with its owner.
-    """
-    fits, left = [], builder.unreserved_blocks
-    for request in builder.contexts:
-        if not request.blocks and left >= 0:
-            left -= request.max_blocks - builder.num_shared(request)
-        if request.blocks or left >= 0:
-            fits.append(request)
-    return fits
 
 
 def _most_at_once(builder: PlanBuilder) -> list[RequestState]:
@@ -46,33 +19,32 @@ def _most_at_once(builder: PlanBuilder) -> list[RequestState]:
     """
     needed, held_up, fits = 0, False, []
     while builder.blocks_to_decode > builder.free_blocks:
-        builder.preempt(_last_started(builder, after=-1)[0])
+        builder.preempt(last_started(builder, after=-1)[0])
     for request in [*builder.contexts]:
         if request in builder.plan.preempted or (held_up and not (request.blocks or request.holds)):
             continue
-        ready = builder.ready(request)
-        while ready and _short(builder, needed, request) and (younger := _younger(builder, request)):
-            builder.preempt(younger[0])
-        if _short(builder, needed, request):
+        more, ready = builder.blocks_needed(request, request.remaining), builder.ready(request)
+        while ready and _short(builder, needed + more) and (victims := younger(builder, request)):
+            builder.preempt(victims[0])
+            more = builder.blocks_needed(request, request.remaining)  # more where it was to share the victim's
+        if _short(builder, needed + more):
             held_up = True
             continue
-        needed += builder.blocks_needed(request, request.remaining) if ready else 0
+        needed += more if ready else 0
         fits.append(request)
     return fits
 
 
-def _younger(builder: PlanBuilder, request: RequestState) -> list[RequestState]:
+def younger(builder: PlanBuilder, request: RequestState) -> list[RequestState]:
     """Started requests that came after this one; whoever is admitted in this draft is the youngest of all."""
-    return _last_started(builder, after=request.order) if request.order >= 0 else []
+    return last_started(builder, after=request.order) if request.order >= 0 else []
 
 
-def _short(builder: PlanBuilder, needed: int, request: RequestState) -> bool:
-    """Whether the request's blocks are not free, besides those needed before it."""
-    more = builder.blocks_needed(request, request.remaining)
-    return needed + more + builder.blocks_to_decode > builder.free_blocks
+def _short(builder: PlanBuilder, needed: int) -> bool:
+    return needed + builder.blocks_to_decode > builder.free_blocks
 
 
-def _last_started(builder: PlanBuilder, after: int) -> list[RequestState]:
+def last_started(builder: PlanBuilder, after: int) -> list[RequestState]:
     """Requests that own KV blocks and were admitted later than `after`, last first."""
     state, preempted = builder.state, builder.plan.preempted
     started = [r for r in (*state.contexts, *state.decodes) if r.blocks and r.order > after and r not in preempted]

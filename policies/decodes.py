@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from heapq import heappop, heappush
 
-from policies.blocks import KVBlockPool, no_blocks
+from policies.blocks import BlockPool, no_blocks
 from policies.request_state import RequestState
 
 
@@ -28,7 +28,7 @@ class DecodeCohort:
         "steps",
     )
 
-    def __init__(self, pool: KVBlockPool) -> None:
+    def __init__(self, pool: BlockPool) -> None:
         self._pool = pool
         self._block_size = pool.block_size
         self._crossing: dict[int, dict[RequestState, None]] = {}  # no empty ones
@@ -59,19 +59,17 @@ class DecodeCohort:
         """Stop decoding: write back into the request what the cohort counted for it."""
         self._settle(request)
         del self.members[request]
-        self._no_longer_crosses(request, (request.joined - request.num_computed_tokens) % self._block_size)
+        phase = (request.joined - request.num_computed_tokens) % self._block_size
+        group = self._crossing[phase]
+        del group[request]
+        if not group:
+            del self._crossing[phase]
         steps = self.steps - request.joined
         request.num_computed_tokens += steps
         request.num_generated += steps
         request.joined = -1
         self.context_tokens -= request.num_computed_tokens + 1
         self.num_blocks -= request.max_blocks
-
-    def _no_longer_crosses(self, request: RequestState, phase: int) -> None:
-        group = self._crossing[phase]
-        del group[request]
-        if not group:
-            del self._crossing[phase]
 
     @property
     def steps_alike(self) -> int:
@@ -81,7 +79,10 @@ class DecodeCohort:
         while last != request.last_step or request.joined < 0:
             heappop(finishing)  # left before its time
             last, _, request = finishing[0]
-        return self._with_blocks(last - self.steps, len(self._pool.free))
+        limit = last - self.steps
+        most = len(self.members) * (limit // self._block_size + 1)  # blocks
+        free = self._pool.num_free
+        return limit if most <= free else self._with_blocks(limit, free)
 
     @property
     def num_crossing(self) -> int:
@@ -95,8 +96,6 @@ class DecodeCohort:
     def _with_blocks(self, limit: int, free: int) -> int:
         """How many steps, at most `limit`, that many free KV blocks last for."""
         size = self._block_size
-        if len(self.members) * (limit // size + 1) <= free:
-            return limit
         for step in range(limit):
             free -= len(self._crossing.get((self.steps + step) % size, ()))
             if free < 0:
@@ -107,9 +106,7 @@ class DecodeCohort:
         """Take a block for every member that crosses at the next step."""
         crossing = self._crossing.get(self.steps % self._block_size)
         if crossing:
-            count, free = len(crossing), self._pool.free
-            self._unsettled += free[-count:]
-            del free[-count:]
+            self._unsettled += self._pool.take(len(crossing))
 
     def advance(self, steps: int) -> None:
         """That many steps were taken; the first one's blocks were taken by `grow`, those of the others are now."""
@@ -120,11 +117,12 @@ class DecodeCohort:
 
     def _grow_more(self, steps: int) -> None:
         """What `grow` would have taken at the steps after the first."""
-        size, now, blocks = self._block_size, self.steps, 0
+        size, second = self._block_size, self.steps + 1
+        cycles, rest = divmod(steps - 1, size)  # in a whole cycle every member crosses once
+        blocks = cycles * len(self.members)
         for phase, group in self._crossing.items():
-            first = (phase - now) % size or size
-            if first < steps:
-                blocks += len(group) * ((steps - 1 - first) // size + 1)
+            if (phase - second) % size < rest:
+                blocks += len(group)
         if blocks:
             self._unsettled += self._pool.take(blocks)
 

@@ -31,18 +31,22 @@ class EncoderCache:
     """A budget of rows with holds, as in TensorRT-LLM PR #16051: held entries never go, released ones oldest first.
 
     Only `charge` and `evict` let one go, and only `ServingState.begin` calls them; questions change nothing.
+
+    Without references, as in SGLang, an output is held by the iterations that read it and by nobody in between. Then
+    the capacity is that of what is kept: it makes room at its release, and goes at once if it is larger than that.
     """
 
-    def __init__(self, capacity: int | None, *, reuse: bool = True) -> None:
+    def __init__(self, capacity: int | None, *, reuse: bool = True, references: bool = True) -> None:
         """`capacity` in rows; None limits nothing, and then nothing is kept after its release either."""
         self.capacity = capacity
-        self.keeps_released = reuse and capacity is not None
+        self.references = references
+        self.keeps_released = (reuse and capacity is not None) if references else True
         self.entries: dict[Key, EncoderEntry] = {}
         self.released: dict[Key, EncoderEntry] = {}  # ready, held by nobody; least recently released first
         self.held_rows = 0  # rows of entries with a hold, pending ones included
         self.released_rows = 0
         self.pending_rows = 0
-        self._rows = RowPool(capacity)
+        self._rows = RowPool(capacity if references else None)
         self.num_evictions = 0
 
     def __iter__(self) -> Iterator[EncoderEntry]:
@@ -70,14 +74,19 @@ class EncoderCache:
             return
         self.held_rows -= entry.num_rows
         if self.keeps(entry):
+            self._make_room(entry.num_rows)
             self.released[entry.key] = entry
             self.released_rows += entry.num_rows
         else:
             self._drop(entry)
 
     def keeps(self, entry: EncoderEntry) -> bool:
-        """Whether it stays after its last release."""
-        return entry.ready and self.keeps_released and entry.key[0] != "temporary"
+        """Whether it stays after its last release; without references also what has no name, for its own next chunk."""
+        if not entry.ready or not self.keeps_released:
+            return False
+        if self.references:
+            return bool(entry.key[0] != "temporary")
+        return self.capacity is None or entry.num_rows <= self.capacity
 
     def refresh(self, key: Key) -> None:
         """A released output counts as released just now."""
@@ -87,7 +96,8 @@ class EncoderCache:
     def charge(self, key: Key, num_rows: int) -> EncoderEntry:
         """A pending entry with its first hold: room is made for it now, its rows are given out by `launch`."""
         entry = EncoderEntry(key, num_rows)
-        self._make_room(num_rows)
+        if self.references:
+            self._make_room(num_rows)
         self.entries[key] = entry
         entry.num_holds = 1
         self.held_rows += num_rows
@@ -107,9 +117,11 @@ class EncoderCache:
         self.pending_rows += entry.num_rows
 
     def _make_room(self, num_rows: int) -> None:
+        """Drop what was released longest ago. Without references, what this iteration reads takes no room."""
         if self.capacity is None:
             return
-        while self.held_rows + self.released_rows + num_rows > self.capacity:
+        left = self.capacity - (self.held_rows if self.references else 0)
+        while self.released_rows + num_rows > left:
             assert self.released, "a plan took more encoder-cache rows than there are"
             self.evict(next(iter(self.released)))
 

@@ -35,8 +35,26 @@ class EncoderDraft(RowDraft):
         return missing
 
     def ready(self, request: RequestState) -> bool:
-        """Whether every item is there when this iteration's prefill begins (encoding comes before it)."""
-        return not request.num_items_ahead or not self.missing(request)
+        """Whether every item is there when this iteration's prefill begins."""
+        return not request.num_items_ahead or not self.unready(request)
+
+    def unready(self, request: RequestState) -> list[int]:
+        """Items not passed yet that will not be there when this iteration's prefill begins.
+
+        Encoding comes before it, unless it is on a side stream; what is in flight is not there.
+        """
+        missing = self.missing(request)
+        if not self.state.overlaps:
+            return missing
+        ahead = range(request.next_item, len(request.items))
+        return [index for index in ahead if index in missing or not self._there(request.keys[index])]
+
+    def _there(self, key: Key) -> bool:
+        """Of an output that is not missing."""
+        if key in self._encoding:
+            return not self.state.lands_later
+        entry = self.state.cache.get(key)
+        return entry is not None and entry.ready
 
     def namesake(self, key: Key) -> Key | None:
         """Another output, cached or encoded in this draft, with that modality and content key but not of that size."""
@@ -52,7 +70,7 @@ class EncoderDraft(RowDraft):
         key, num_rows = request.keys[index], request.items[index].embeds
         entry = self._cached(key)
         if key not in self._encoding:
-            if entry is None or not entry.ready:
+            if entry is None or entry.pending or (request, index) in self.plan.reclaimed:
                 return False
             # a released entry that is held again can no longer make room for others; what is reserved stays reserved
             if not self._is_held(key, entry) and num_rows > self.rows_left - self.reserved_rows:
@@ -72,20 +90,27 @@ class EncoderDraft(RowDraft):
                     if request.keys[index] in entries:
                         self.attach(request, index)
 
-    def encode(self, request: RequestState, index: int) -> bool:
-        """Encode one item in this iteration, within items, tokens and rows, or attach it where that is enough."""
+    def encode(self, request: RequestState, index: int, *, alone: bool = False) -> bool:
+        """Encode one item in this iteration, within items, tokens and rows, or attach it where that is enough.
+
+        With `alone`, an item that no iteration has the tokens for is encoded too: as the only one.
+        """
         if self.attach(request, index):
             return True
         item, key = request.items[index], request.keys[index]
         cost = self.state.limits.encoder_cost(item)
-        if self.encoder_items_left < 1 or cost > self.encoder_tokens_left:
+        alone = alone and cost > self.state.encoder_max_num_tokens and not self.plan.encode
+        if self.encoder_items_left < 1 or (cost > self.encoder_tokens_left and not alone):
             spent: Literal["items", "tokens"] = "items" if self.encoder_items_left < 1 else "tokens"
             self.plan.blocked[request] = Blocked(spent, index, item.embeds)
             return False
+        if (request, index) in self.plan.reclaimed:
+            self.plan.blocked[request] = Blocked("rows", index, item.embeds)
+            return False
         if index not in request.holds and not self._claim(request, index, key, item.embeds):
             return False
-        self.encoder_items_left -= 1
-        self.encoder_tokens_left -= cost
+        self.encoder_items_left = 0 if alone else self.encoder_items_left - 1
+        self.encoder_tokens_left = 0 if alone else self.encoder_tokens_left - cost
         self._encoding.add(key)
         self.plan.encode.append((request, index))
         self.plan.encoder_tokens += item.encoder_tokens
@@ -125,7 +150,7 @@ class EncoderDraft(RowDraft):
             key = request.keys[index]
             entry = self._cached(key)
             self._take_rows(key, request.items[index].embeds, entry)
-            if entry is not None and entry.ready:
+            if entry is not None and not entry.pending:
                 self.plan.attached.append((request, index))
                 self._obtain(request, index)
             else:

@@ -10,6 +10,11 @@ def why_never(limits: Limits, request: RequestState, *, whole: bool = True) -> s
 
     `whole`: its policy wants the outputs of all items at once; else only of the one that prefill is at.
     """
+    return text_never(limits, request) or (_encoder(limits, request, whole) if request.items else "")
+
+
+def text_never(limits: Limits, request: RequestState) -> str:
+    """What the language model has no room for."""
     assert limits.num_kv_blocks is not None
     capacity = limits.num_kv_blocks * limits.block_size
     if request.max_tokens > capacity:
@@ -22,7 +27,7 @@ def why_never(limits: Limits, request: RequestState, *, whole: bool = True) -> s
             f"may have to prefill {_at_once(limits, request)} tokens at once and an iteration computes "
             f"{limits.max_num_batched_tokens}: raise max_num_batched_tokens or set chunked_prefill"
         )
-    return _encoder(limits, request, whole) if request.items else ""
+    return ""
 
 
 def _at_once(limits: Limits, request: RequestState) -> int:
@@ -31,13 +36,17 @@ def _at_once(limits: Limits, request: RequestState) -> int:
 
 
 def _encoder(limits: Limits, request: RequestState, whole: bool) -> str:
-    largest, most = 0, limits.encoder_max_num_tokens
-    rows: dict[Key, int] = {}
-    for index, (key, item) in enumerate(zip(request.keys, request.items, strict=True)):
-        largest = max(largest, limits.encoder_cost(item))
-        rows[key if limits.encoder_cache_reuse else ("temporary", request.id, index)] = item.embeds
+    largest, most = max(map(limits.encoder_cost, request.items)), limits.encoder_max_num_tokens
     if isinstance(most, int) and largest > most:
         return f"has an item of {largest} encoder tokens and an iteration encodes {most}: raise encoder_max_num_tokens"
+    return rows_never(limits, request, whole=whole)
+
+
+def rows_never(limits: Limits, request: RequestState, *, whole: bool) -> str:
+    """What the encoder cache has no room for: all items at one time, each key once, or the largest."""
+    rows: dict[Key, int] = {}
+    for index, (key, item) in enumerate(zip(request.keys, request.items, strict=True)):
+        rows[key if limits.encoder_cache_reuse else ("temporary", request.id, index)] = item.embeds
     needed, held = sum(rows.values()) if whole else max(rows.values()), limits.encoder_cache_rows
     if isinstance(held, int) and needed > held:
         return (

@@ -6,7 +6,7 @@ from policies.admission import admit_in_order
 from policies.builder import PlanBuilder
 from policies.capacity import fitting
 from policies.policy import Policy
-from policies.sentences import encode_in_prompt_order, prefill_in_order
+from policies.sentences import encode_whole, prefill_in_order
 
 
 class Footprint(Policy):
@@ -22,10 +22,6 @@ class Footprint(Policy):
     def schedule(self, builder: PlanBuilder) -> None:
         admit_in_order(builder)
         requests = fitting(builder)
-        for request in requests:
-            if builder.charge(request):
-                encode_in_prompt_order(builder, request)
-            else:
-                builder.reserve(request)
+        encode_whole(builder, requests)
         builder.decode()
         prefill_in_order(builder, requests)

@@ -13,8 +13,6 @@ Owners = Iterable[tuple[RequestState, int]]  # requests, each with the index of 
 
 def hold_early(cache: EncoderCache, plan: IterationPlan) -> list[tuple[RequestState, int]]:
     """Hold the attached outputs that are there, before anything is dropped or evicted; returns those still to come."""
-    if not plan.attached:
-        return []
     preempted, evicted = plan.preempted, plan.evicted
     return [(r, i) for r, i in plan.attached if r in preempted or r.keys[i] in evicted or not hold(cache, r, i)]
 
@@ -22,9 +20,9 @@ def hold_early(cache: EncoderCache, plan: IterationPlan) -> list[tuple[RequestSt
 def hold_items(cache: EncoderCache, plan: IterationPlan, late: Owners) -> None:
     """Charge and encode what the plan says, and hold what `hold_early` left: outputs that come about only now."""
     for request, index in plan.charged:
-        _hold_or_charge(cache, request, index)
+        hold_or_charge(cache, request, index)
     for request, index in plan.encode:
-        _hold_or_charge(cache, request, index)
+        hold_or_charge(cache, request, index)
         cache.launch(request.holds[index])
         request.num_encodes += 1
         request.encoded |= {index}
@@ -44,7 +42,7 @@ def hold(cache: EncoderCache, request: RequestState, index: int) -> bool:
     return True
 
 
-def _hold_or_charge(cache: EncoderCache, request: RequestState, index: int) -> None:
+def hold_or_charge(cache: EncoderCache, request: RequestState, index: int) -> None:
     if not hold(cache, request, index):
         _keep(request, index, cache.charge(request.keys[index], request.items[index].embeds))
 
@@ -71,15 +69,41 @@ def encoded(cache: EncoderCache, plan: IterationPlan, failed: Sequence[RequestSt
             request.holds[index].ready = True
 
 
+def reclaim(cache: EncoderCache, plan: IterationPlan) -> None:
+    """Take outputs back from requests whose prefill has not come to them yet."""
+    for request, index in plan.reclaimed:
+        _let_go(cache, request, index)
+        request.encoded -= {index}
+
+
 def release_passed(cache: EncoderCache, request: RequestState, lookahead: int) -> None:
     """Let go of the items that prefill has passed by `lookahead` tokens."""
-    first = request.next_item
-    while first < len(request.items) and _is_passed(request, first, lookahead):
-        first += 1
+    first = _first_ahead(request, lookahead)
     for index in [index for index in request.held if index < first]:
         _let_go(cache, request, index)
         request.num_cache_hits += index not in request.encoded
     request.num_items_ahead = len(request.items) - first
+
+
+def count_passed(request: RequestState) -> None:
+    """Without references: what prefill has passed is behind it, and all that was read is let go of later."""
+    first = _first_ahead(request, 0)
+    request.num_cache_hits += sum(index not in request.encoded for index in range(request.next_item, first))
+    request.num_items_ahead = len(request.items) - first
+
+
+def release_used(cache: EncoderCache, plan: IterationPlan) -> None:
+    """Let go of all that the iteration read: first what it found, then what it encoded, as the last used goes last."""
+    for request, index in (*plan.attached, *plan.encode):
+        if index in request.holds:
+            _let_go(cache, request, index)
+
+
+def _first_ahead(request: RequestState, lookahead: int) -> int:
+    first = request.next_item
+    while first < len(request.items) and _is_passed(request, first, lookahead):
+        first += 1
+    return first
 
 
 def _is_passed(request: RequestState, index: int, lookahead: int) -> bool:

@@ -18,10 +18,19 @@ def admit(state: ServingState, plan: IterationPlan) -> None:
         if state.waiting[0] is request:
             state.waiting.popleft()
         else:
-            state.waiting.remove(request)
+            _overtake(state, request)
         request.order = state.num_admitted
         state.num_admitted += 1
         state.contexts[request] = None
+
+
+def _overtake(state: ServingState, request: RequestState) -> None:
+    """Out of turn: those before it in the queue remember that one more has passed them."""
+    for passed in state.waiting:
+        if passed is request:
+            break
+        passed.num_overtaken += 1
+    state.waiting.remove(request)
 
 
 def preempt(state: ServingState, plan: IterationPlan) -> None:
@@ -30,14 +39,14 @@ def preempt(state: ServingState, plan: IterationPlan) -> None:
         if request in state.decodes.members:
             state.decodes.leave(request)
             state.contexts[request] = None
-        if state.prefixes is not None:
-            state.prefixes.stop(request)
-        give_back(state, request)
+        state.take_back(request)
         request.num_computed_tokens = 0
         request.num_items_ahead = len(request.items)
         request.target = request.request.prompt_tokens + request.num_generated
         request.encoded = frozenset()
         request.num_preemptions += 1
+        request.num_finished_before = state.num_finished
+        state.number(request)
     _in_order(state)
 
 

@@ -29,6 +29,7 @@ class IterationPlan:
     """
 
     encoder_tokens = 0  # pre-merger, of `encode`
+    encodes_per_request = False  # the encoder is called for one request after the other
     num_prefill_tokens = 0
     num_decodes = 0  # set by begin
     context_tokens = 0  # that the decodes attend to; set by begin
@@ -36,6 +37,8 @@ class IterationPlan:
         RequestState
     ] = ()  # decodes that get no token now: they leave the cohort and keep their blocks
     requeued: Collection[RequestState] = ()  # of `preempted`: go to the head of the waiting queue, the last one first
+    reclaimed: Sequence[tuple[RequestState, int]] = ()  # outputs taken back before their owners came to read them
+    kept_blocks: Sequence[tuple[RequestState, int]] = ()  # (request, tokens whose KV blocks it takes for later)
     refused: Mapping[RequestState, str] = NOBODY  # requests that fail with this iteration, each with the reason
     hits: Mapping[RequestState, Sequence[int]] = {}  # cached KV blocks that those whose prefill begins now start with
     lookahead = 0  # tokens by which prefill has to be past an item before its output is released
@@ -43,7 +46,7 @@ class IterationPlan:
     refreshed: Collection[Key] = ()  # outputs that count as released just now, in this order
 
     def __init__(self, decode: DecodeCohort | None = None) -> None:
-        self.admitted: list[RequestState] = []  # leave the waiting queue, in its order
+        self.admitted: list[RequestState] = []  # leave the waiting queue, in order of admission
         self.preempted: list[RequestState] = []  # give back everything and start over
         self.attached: list[tuple[RequestState, int]] = []  # items held at no cost: cached, or encoded by another owner
         self.charged: list[tuple[RequestState, int]] = []  # items whose rows are charged before they are encoded
@@ -55,12 +58,21 @@ class IterationPlan:
     def __bool__(self) -> bool:
         return self.decode is not None or bool(self.prefill or self.encode)
 
+    def encoder_calls(self) -> list[list[tuple[RequestState, int]]]:
+        """The items to encode, call by call."""
+        if not self.encodes_per_request:
+            return [self.encode] if self.encode else []
+        calls: dict[RequestState, list[tuple[RequestState, int]]] = {}
+        for request, index in self.encode:
+            calls.setdefault(request, []).append((request, index))
+        return list(calls.values())
+
     @property
     def decodes_only(self) -> bool:
         """Nothing but decodes, and no request changes its place: drafted again, it would be the same."""
         if self.prefill or self.encode or self.admitted or self.attached or self.charged:
             return False
-        return not (self.held_back or self.changes_alone)
+        return not (self.held_back or self.reclaimed or self.kept_blocks or self.changes_alone)
 
     @property
     def changes_alone(self) -> bool:

@@ -1,4 +1,4 @@
-"""The cohort of decodes on shared blocks: it takes blocks from a queue, and sees whose prefix goes with them."""
+"""The cohort of decodes on shared blocks: its growth may cost somebody the prefix that it would have found."""
 
 from __future__ import annotations
 
@@ -15,14 +15,12 @@ class PrefixDecodes(DecodeCohort):
         super().__init__(prefixes.pool)
         self._prefixes = prefixes
 
-    def grow(self) -> None:
-        """Take a block for every member that crosses at the next step."""
-        if count := self.num_crossing:
-            self._unsettled += self._pool.take(count)
-
-    def _with_blocks(self, limit: int, free: int) -> int:
-        steps, watched = super()._with_blocks(limit, free), self._prefixes.watched
+    @property
+    def steps_alike(self) -> int:
+        """As ever, and no further than the first step that takes a block which somebody depends on."""
+        steps, watched = super().steps_alike, self._prefixes.watched
         if not watched:
             return steps
         most = len(self.members) * (steps // self._block_size + 1)
-        return max(min(1, steps), super()._with_blocks(steps, self._prefixes.pool.num_unwatched(watched, most)))
+        free = self._prefixes.pool.num_unwatched(watched, most)
+        return steps if most <= free else max(min(1, steps), self._with_blocks(steps, free))

@@ -8,7 +8,7 @@ from collections.abc import Container, Iterator, Sequence
 from itertools import islice
 
 from policies.block_keys import BlockKey
-from policies.blocks import Blocks, KVBlockPool
+from policies.blocks import BlockPool, Blocks
 
 
 class FreeBlocks:
@@ -19,9 +19,6 @@ class FreeBlocks:
     def __init__(self, num_blocks: int) -> None:
         self._fresh = range(1, num_blocks + 1)
         self._freed: OrderedDict[int, None] = OrderedDict()
-
-    def __len__(self) -> int:
-        return len(self._fresh) + len(self._freed)
 
     def __iter__(self) -> Iterator[int]:
         yield from self._fresh
@@ -42,31 +39,38 @@ class FreeBlocks:
         del self._freed[block]
 
 
-class PrefixPool(KVBlockPool):
+class PrefixPool(BlockPool):
     """Blocks are given out by the rules of vLLM (v1/core/block_pool.py).
 
     Freed blocks go to the end of one queue, a request's last one first, so that a prefix loses its tail before its
     head; blocks are taken from the front, and only then forget their contents.
     """
 
-    __slots__ = ("_keys", "blocks", "changed", "num_shared", "refs")
-
-    free: FreeBlocks  # type: ignore[assignment]  # counted as the other's stack is
+    __slots__ = ("_free", "_keys", "blocks", "changed", "num_shared", "refs")
 
     def __init__(self, num_blocks: int, block_size: int) -> None:
-        self.num_blocks = num_blocks
-        self.block_size = block_size
-        self.free = FreeBlocks(num_blocks)
+        super().__init__(num_blocks, block_size)
+        self._free = FreeBlocks(num_blocks)
         self.refs = array("i", bytes(4 * (num_blocks + 1)))  # requests that hold each block
         self.num_shared = 0  # references beyond the first, summed over the blocks
         self.blocks: dict[BlockKey, int] = {}  # contents, held or not, and where they are
         self._keys: dict[int, BlockKey] = {}  # the other way round
         self.changed: list[BlockKey] = []  # contents that came or went since somebody last looked
 
+    @property
+    def free(self) -> Iterator[int]:
+        """The block that is used first comes first."""
+        return iter(self._free)
+
+    @property
+    def num_held(self) -> int:
+        return self.num_used + self.num_shared
+
     def take(self, count: int) -> Blocks[int]:
-        """`count` blocks for new contents; the caller has asked before, so running out is an impossible state."""
-        assert count <= len(self.free), "a plan took more KV blocks than there are"
-        taken = array("i", [self.free.pop() for _ in range(count)])
+        """For new contents: what was in the blocks is forgotten."""
+        assert count <= self.num_free, "a plan took more KV blocks than there are"
+        self.num_free -= count
+        taken = array("i", [self._free.pop() for _ in range(count)])
         for block in taken:
             assert self.refs[block] == 0, "a held KV block was evicted"
             self.refs[block] = 1
@@ -79,18 +83,19 @@ class PrefixPool(KVBlockPool):
             if self.refs[block]:
                 self.num_shared += 1
             else:
-                self.free.remove(block)
+                self._free.remove(block)
+                self.num_free -= 1
             self.refs[block] += 1
 
     def give(self, blocks: Blocks[int]) -> None:
-        """Take all of a request's references back and empty its table, so that giving twice gives nothing."""
         for block in reversed(blocks):
             assert self.refs[block] > 0, "a KV block was given back more often than held"
             self.refs[block] -= 1
             if self.refs[block]:
                 self.num_shared -= 1
             else:
-                self.free.append(block)
+                self._free.append(block)
+                self.num_free += 1
         del blocks[:]
 
     def name(self, block: int, key: BlockKey) -> None:
@@ -109,7 +114,7 @@ class PrefixPool(KVBlockPool):
     def num_unwatched(self, watched: Container[BlockKey], most: int) -> int:
         """How many blocks, up to `most`, can be taken before one with contents that are watched goes."""
         count = 0
-        for block in islice(self.free, most):
+        for block in islice(self._free, most):
             if self._keys.get(block) in watched:
                 return count
             count += 1

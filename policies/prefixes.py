@@ -21,9 +21,11 @@ class Prefixes:
     are kept too, for their own request after a preemption; no other prompt continues them.
     """
 
-    def __init__(self, pool: PrefixPool, cache: EncoderCache) -> None:
+    def __init__(self, pool: PrefixPool, cache: EncoderCache, *, keeps_items: bool) -> None:
+        """With `keeps_items`, whoever has outputs that its hit makes superfluous keeps them until it starts."""
         self.pool = pool
         self._cache = cache
+        self._keeps_items = keeps_items
         self._starting: dict[RequestState, list[BlockKey]] = {}  # not started; with the keys that its hit depends on
         self._stopped: dict[RequestState, None] = {}  # since the last refresh
         self.watched: dict[BlockKey, dict[RequestState, int]] = {}  # who depends on each key, for which block
@@ -34,8 +36,8 @@ class Prefixes:
         self._look_up(request, 0)
 
     def start(self, plan: IterationPlan) -> None:
-        """Whoever has its first chunk takes its hit, before any block is evicted for the others."""
-        for request, _ in plan.prefill:
+        """Whoever has its first chunk, or blocks kept for it, takes its hit, before any is evicted for the others."""
+        for request, _ in (*plan.prefill, *plan.kept_blocks):
             if request not in self._starting:
                 continue
             self._forget(request)
@@ -47,10 +49,10 @@ class Prefixes:
             request.hit = ()
 
     def computed(self, request: RequestState, num_tokens: int) -> None:
-        """Its last `num_tokens` were computed: the full blocks among them that others may want can be found."""
-        keys, size, end = request.block_keys, self.pool.block_size, request.num_computed_tokens
+        """Its next `num_tokens` were computed: the full blocks among them that others may want can be found."""
+        keys, size, start = request.block_keys, self.pool.block_size, request.num_computed_tokens
         assert keys is not None
-        for index in range((end - num_tokens) // size, min(end // size, keys.num_shareable)):
+        for index in range(start // size, min((start + num_tokens) // size, keys.num_shareable)):
             self.pool.name(request.blocks[index], keys.key(index))
 
     def stop(self, request: RequestState) -> None:
@@ -94,15 +96,17 @@ class Prefixes:
         self._set_hit(request, found)
 
     def _set_hit(self, request: RequestState, found: array[int]) -> None:
-        """Items wholly inside need no encoding. Whoever loses some of them again charges its items anew, as a whole."""
-        before = request.num_items_ahead
+        """Items wholly inside need no encoding. Whoever loses some of them again, and has no outputs of theirs, charges
+        its items anew, as a whole.
+        """
+        before = request.next_item
         request.hit = found
         request.num_computed_tokens = computed = len(found) * self.pool.block_size
         request.num_items_ahead = sum(item.offset + item.length > computed for item in request.items)
-        if request.num_items_ahead > before:
+        if any(index not in request.holds for index in range(request.next_item, before)):
             release_all(self._cache, request)
             request.encoded = frozenset()
-        elif request.holds:
+        elif request.holds and not self._keeps_items:
             release_computed(self._cache, request)
 
     def _unwatch(self, request: RequestState, first: int = 0) -> None:

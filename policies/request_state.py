@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from policies.blocks import no_blocks
-from workloads.request import Request
+from workloads.request import Modality, Request
 
 if TYPE_CHECKING:
     from policies.block_keys import BlockKeys
@@ -22,6 +23,8 @@ class RequestState:
     """
 
     order = -1  # place in the order of admission; -1 while waiting
+    queued = -1  # place in the order of queueing, for which a preemption counts as queueing again
+    num_finished_before = -1  # requests that had finished when it was last preempted
     num_computed_tokens = 0
     num_generated = 0  # answer tokens emitted so far
     max_blocks = 0  # KV blocks for max_tokens; known once it is submitted
@@ -34,6 +37,7 @@ class RequestState:
     num_encodes = 0
     num_cache_hits = 0  # items that prefill passed without their having been encoded for this request
     num_preemptions = 0
+    num_overtaken = 0  # requests that were admitted before it although they stood behind it in the waiting queue
 
     def __init__(self, request: Request) -> None:
         self.request = request
@@ -49,10 +53,9 @@ class RequestState:
         self.held: set[int] = set()  # the same indices: what is released together goes in this set's order, as in vLLM
 
     def content_key(self, index: int) -> Key:
-        """The item's name in the encoder cache, and of its pixels.
+        """What the item shows, whether or not its output is shared; without a content key, as nobody else's can be.
 
-        Content keys carry modality and size, so that a key used again for another picture finds no wrong rows.
-        Without a content key, one that nobody else can have.
+        It carries modality and size, so that a key used again for another picture finds no wrong rows.
         """
         item = self.items[index]
         return ("temporary", self.id, index) if item.key is None else (item.modality, item.key, item.embeds)
@@ -60,6 +63,15 @@ class RequestState:
     def use_own_keys(self) -> None:
         """Share no encoder output with anybody, not even between equal items."""
         self.keys = tuple(("temporary", self.id, index) for index in range(len(self.items)))
+
+    @cached_property
+    def encoder_tokens(self) -> int:
+        """Pre-merger, of all its items."""
+        return sum(item.encoder_tokens for item in self.items)
+
+    @cached_property
+    def modalities(self) -> frozenset[Modality]:
+        return frozenset(item.modality for item in self.items)
 
     @property
     def remaining(self) -> int:
@@ -72,9 +84,9 @@ class RequestState:
         return len(self.items) - self.num_items_ahead
 
     def missing(self) -> list[int]:
-        """Indices of the items that prefill still needs and that the request holds no finished output of."""
+        """Indices of the items that prefill still needs and that the request holds no output of, nor one in flight."""
         holds, size = self.holds, len(self.items)
-        return [i for i in range(size - self.num_items_ahead, size) if i not in holds or not holds[i].ready]
+        return [i for i in range(size - self.num_items_ahead, size) if i not in holds or holds[i].rows is None]
 
     def __repr__(self) -> str:
         return f"request {self.id}"

@@ -9,7 +9,7 @@ from typing import Any
 from policies.encoder_cache import EncoderEntry, Key
 from policies.plan import IterationPlan
 from policies.request_state import RequestState
-from policies.serving import ServingState
+from policies.serving import UNBOUNDED, ServingState
 
 NONE: Mapping[Any, Any] = MappingProxyType({})
 
@@ -25,7 +25,8 @@ class RowDraft:
     def __init__(self, state: ServingState) -> None:
         self.state = state
         self.plan = IterationPlan()
-        self.rows_left = state.encoder_cache_rows - state.cache.held_rows  # that are free, or can be had by evicting
+        rows = state.encoder_cache_rows if state.cache.references else UNBOUNDED
+        self.rows_left = rows - state.cache.held_rows  # that are free, or can be had by evicting
         self._claims: dict[Key, int] = {}  # holds that this draft adds
 
     def evict_at_once(self) -> None:

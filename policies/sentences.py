@@ -21,6 +21,15 @@ def encode_first_come(builder: PlanBuilder, requests: Iterable[RequestState], *,
             builder.reserve(request)
 
 
+def encode_whole(builder: PlanBuilder, requests: Iterable[RequestState]) -> None:
+    """Encode for those whose whole footprint the cache can take, in order; the first other one reserves its rows."""
+    for request in requests:
+        if builder.charge(request):
+            encode_in_prompt_order(builder, request)
+        else:
+            builder.reserve(request)
+
+
 def next_chunk(builder: PlanBuilder, request: RequestState) -> int:
     """Tokens that the request would prefill now: as many as the budget has left, or all of them, or none."""
     remaining = request.target - request.num_computed_tokens

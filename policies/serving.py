@@ -5,25 +5,32 @@ from __future__ import annotations
 from bisect import insort
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from dataclasses import dataclass
 
-from policies.blocks import KVBlockPool
+from policies.blocks import BlockPool, KVBlockPool
 from policies.decodes import DecodeCohort
 from policies.encoder_cache import EncoderCache
-from policies.items import encoded, evict, hold_early, hold_items, release_passed
+from policies.items import (
+    count_passed,
+    encoded,
+    evict,
+    hold_early,
+    hold_items,
+    reclaim,
+    release_passed,
+    release_used,
+)
 from policies.limits import Limits
 from policies.moves import admit, give_back, hold_back, preempt, requeue
 from policies.plan import IterationPlan
-from policies.prefix_decodes import PrefixDecodes
-from policies.prefix_pool import PrefixPool
-from policies.prefixes import Prefixes
 from policies.request_state import RequestState
 
 QueueKey = Callable[[RequestState], tuple[int, ...]]  # what the waiting queue is sorted by
 UNBOUNDED = 2**62  # a budget that nothing exhausts
 
 
-class Completed(NamedTuple):
+@dataclass(slots=True)
+class Completed:
     """What an iteration, or a run of decode iterations, brought about."""
 
     emitted: list[RequestState]  # prefill complete: their next token came out of it
@@ -41,6 +48,9 @@ def _number(limit: int | str | None) -> int:
 class ServingState:
     """The one thing that changes. `begin` and `complete` bracket a launch; arrivals and aborts come between drafts."""
 
+    overlaps = False  # whether outputs may be in flight when an iteration is drafted
+    lands_later = False  # whether those that an iteration encodes are then still in flight, too late for its prefill
+
     def __init__(self, limits: Limits, queue_key: QueueKey | None = None) -> None:
         """`limits` as resolved, with a number of KV blocks. Without a key, requests wait in the order of `submit`."""
         assert limits.num_kv_blocks is not None, "resolve the number of KV blocks first"
@@ -52,14 +62,24 @@ class ServingState:
         self.encoder_max_num_tokens = _number(limits.encoder_max_num_tokens)
         self.encoder_cache_rows = _number(limits.encoder_cache_rows)
         bounded = self.encoder_cache_rows < UNBOUNDED
-        self.cache = EncoderCache(self.encoder_cache_rows if bounded else None, reuse=limits.encoder_cache_reuse)
-        blocks = limits.num_kv_blocks, limits.block_size
-        self.prefixes = Prefixes(PrefixPool(*blocks), self.cache) if limits.prefix_caching else None
-        self.pool: KVBlockPool = self.prefixes.pool if self.prefixes else KVBlockPool(*blocks)
+        self.cache = EncoderCache(
+            self.encoder_cache_rows if bounded else None,
+            reuse=limits.encoder_cache_reuse,
+            references=limits.release != "iteration",
+        )
         self.waiting: deque[RequestState] = deque()
         self.contexts: dict[RequestState, None] = {}  # active and not decoding, in order of admission
-        self.decodes = PrefixDecodes(self.prefixes) if self.prefixes else DecodeCohort(self.pool)
+        self.pool = self._new_pool(limits.num_kv_blocks, limits.block_size)
+        self.decodes = self._new_decodes()
         self.num_admitted = 0
+        self.num_queued = 0
+        self.num_finished = 0
+
+    def _new_pool(self, num_blocks: int, block_size: int) -> BlockPool:
+        return KVBlockPool(num_blocks, block_size)
+
+    def _new_decodes(self) -> DecodeCohort:
+        return DecodeCohort(self.pool)
 
     @property
     def num_active(self) -> int:
@@ -69,23 +89,27 @@ class ServingState:
         request.max_blocks = self.pool.blocks_for(request.max_tokens)
         if not self.limits.encoder_cache_reuse:
             request.use_own_keys()
-        if self.prefixes is not None:
-            self.prefixes.enter(request)
+        self.number(request)
         if self.queue_key is None:
             self.waiting.append(request)
         else:
             insort(self.waiting, request, key=self.queue_key)
+
+    def number(self, request: RequestState) -> None:
+        """It queues now."""
+        request.queued = self.num_queued
+        self.num_queued += 1
 
     # Before the launch
 
     @property
     def only_decodes(self) -> bool:
         """Nobody waits, everybody active decodes, and the blocks suffice: nothing is left to decide."""
-        decodes = self.decodes
-        return (
-            not (self.contexts or self.waiting)
-            and 0 < len(decodes.members) <= self.max_num_batched_tokens
-            and (decodes.num_crossing <= len(self.pool.free))
+        if self.contexts or self.waiting:
+            return False
+        decodes, free = self.decodes, self.pool.num_free
+        return 0 < len(decodes.members) <= self.max_num_batched_tokens and (
+            len(decodes.members) <= free or decodes.num_crossing <= free
         )
 
     @property
@@ -101,9 +125,11 @@ class ServingState:
 
     def begin(self, plan: IterationPlan) -> None:
         """Carry out a plan's decisions and complete it with addresses: evict, hand out blocks and rows, hold."""
-        late = hold_early(self.cache, plan)
+        late = hold_early(self.cache, plan) if plan.attached else []
         if plan.preempted:
             preempt(self, plan)
+        if plan.reclaimed:
+            reclaim(self.cache, plan)
         if plan.evicted or plan.refreshed:
             evict(self.cache, plan)
         if plan.held_back:
@@ -114,12 +140,10 @@ class ServingState:
             requeue(self, plan)
         if plan.encode or plan.attached or plan.charged:
             hold_items(self.cache, plan, late)
-        if self.prefixes is not None:
-            self.prefixes.start(plan)
         if plan.decode is not None:
             self.begin_decodes(plan)
         pool = self.pool
-        for request, num_tokens in plan.prefill:
+        for request, num_tokens in [*plan.prefill, *plan.kept_blocks] if plan.kept_blocks else plan.prefill:
             blocks = -(-(request.num_computed_tokens + num_tokens) // pool.block_size) - len(request.blocks)
             if blocks > 0:
                 request.blocks += pool.take(blocks)
@@ -140,12 +164,10 @@ class ServingState:
             plan.decode.advance(num_iterations)
             finished = plan.decode.pop_finished()
         if not (finished or plan.prefill or plan.encode or plan.refused):
-            if self.prefixes is not None:
-                self.prefixes.refresh()
             return NOTHING
         emitted: list[RequestState] = []
         if plan.encode:
-            encoded(self.cache, plan, failed)
+            self._encoded(plan, failed)
         if plan.refused:
             failed = [*failed, *plan.refused]
         for request in failed:
@@ -153,11 +175,15 @@ class ServingState:
         for request, num_tokens in plan.prefill:
             if request in self.contexts:
                 self._computed(request, num_tokens, plan.lookahead, emitted, finished)
+        if not self.cache.references:
+            release_used(self.cache, plan)
         for request in finished:
             give_back(self, request)
-        if self.prefixes is not None:
-            self.prefixes.refresh()
+        self.num_finished += len(finished)
         return Completed(emitted, finished, failed)
+
+    def _encoded(self, plan: IterationPlan, failed: Sequence[RequestState]) -> None:
+        encoded(self.cache, plan, failed)
 
     def _computed(
         self,
@@ -168,11 +194,12 @@ class ServingState:
         finished: list[RequestState],
     ) -> None:
         request.num_computed_tokens = computed = request.num_computed_tokens + num_tokens
-        if self.prefixes is not None:
-            self.prefixes.computed(request, num_tokens)
         done = computed == request.target
-        if request.holds and (done or self.limits.release == "progressive"):
-            release_passed(self.cache, request, 0 if done else lookahead)
+        if request.holds:
+            if not self.cache.references:
+                count_passed(request)
+            elif done or self.limits.release == "progressive":
+                release_passed(self.cache, request, 0 if done else lookahead)
         if done:
             request.num_generated += 1
             del self.contexts[request]
@@ -184,6 +211,10 @@ class ServingState:
 
     # Leaving
 
+    def take_back(self, request: RequestState) -> None:
+        """Everything that it has, as it starts over."""
+        give_back(self, request)
+
     def abort(self, request: RequestState) -> None:
         """Take a request out wherever it is; nothing of it stays behind, and a second abort finds nothing to do."""
         if request in self.decodes.members:
@@ -192,6 +223,4 @@ class ServingState:
             del self.contexts[request]
         elif request in self.waiting:
             self.waiting.remove(request)
-        if self.prefixes is not None:
-            self.prefixes.leave(request)
         give_back(self, request)

@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 from policies.encoder_cache import Key
-from policies.prefix_draft import PrefixDraft
+from policies.encoder_draft import EncoderDraft
 from policies.request_state import RequestState
 
 
-class Undo(PrefixDraft):
+class Undo(EncoderDraft):
     """For policies that see only later that a request cannot run, or that another needs more what it was to get."""
 
     tokens_left: int
     free_blocks: int
 
     def blocks_needed(self, request: RequestState, num_tokens: int) -> int:
-        """Free KV blocks that the request's next tokens take; a decode has one."""
+        """KV blocks to be had for the request's next tokens; a decode has one."""
         decodes = self.state.decodes
         if request in decodes.members:
             return int(decodes.crosses(request))
         blocks = -(-(request.num_computed_tokens + num_tokens) // self.state.pool.block_size)
-        return max(0, blocks - len(request.blocks) - self.num_shared(request))
+        return max(0, blocks - len(request.blocks))
 
     def unschedule(self, request: RequestState) -> bool:
         """Take back the chunk and the items that the draft has for the request, as if it had not been asked.
@@ -32,8 +32,6 @@ class Undo(PrefixDraft):
             self.plan.prefill.remove(chunk)
             self.plan.num_prefill_tokens -= chunk[1]
             self.tokens_left += chunk[1]
-            if request in self.plan.hits:
-                self._detach_prefix(request)
             self.free_blocks += self.blocks_needed(*chunk)
         found = self._unencode(request)
         self._refresh(found)

@@ -32,7 +32,7 @@ def _with_members(rows: pd.DataFrame, members: Members) -> pd.DataFrame:
 
 def blame(stalls: pd.DataFrame) -> dict[str, int]:
     """How many stalled gaps (one per decode in a stalled iteration) shared it with what."""
-    encoding = (stalls["encoder_tokens"] > 0).to_numpy()
+    encoding = ((stalls["encoder_tokens"] > 0) | (stalls["encode_share"] > 0)).to_numpy()  # or beside a side stream
     prefilling = (stalls["num_prefill_tokens"] > 0).to_numpy()
     gaps = stalls["num_decodes"].to_numpy(np.int64)
     return {

@@ -5,6 +5,7 @@ from typing import Any, NamedTuple, Protocol
 
 from policies.plan import IterationPlan
 from policies.request_state import RequestState
+from sim.decode_run import DecodeRun
 
 
 class Outcome(NamedTuple):
@@ -14,7 +15,7 @@ class Outcome(NamedTuple):
     encode: int
     compute: int  # of the only iteration, or of the first one of a run
     total: int  # of all of them
-    run: list[int] | None = None  # what each iteration took in all, in ns
+    run: DecodeRun | None = None  # what each iteration took in all
     failed: Sequence[RequestState] = ()  # whom the iteration failed
     reason: str = ""  # why
 

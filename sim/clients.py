@@ -18,8 +18,9 @@ Send = Callable[[Request], ServedRequest]
 def open_loop(env: simpy.Environment, requests: Iterator[Request], send: Send) -> Generator[simpy.Event, None, None]:
     """Every request at its scheduled time, however the server fares."""
     for request in requests:
-        if request.arrival > env.now:
-            yield env.timeout(request.arrival - env.now)
+        ahead = request.arrival - env.now
+        if ahead > 0:
+            yield env.timeout(ahead)
         send(request)
 
 

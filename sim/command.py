@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from sim.files import usable, writing
+from sim.live_output import remove_live_files
 from sim.output import remove_plots, write_run
 from sim.printing import printing
 from sim.progress import ProgressBar
@@ -47,6 +48,7 @@ class RunCommand:
     def execute(self, resolved: Resolved, label: str, folder: Path, progress: ProgressBar) -> Run:
         """Run one variant and write its folder, but for the plots."""
         run = simulate_resolved(resolved, progress=progress)
+        remove_live_files(folder)
         write_run(run, label, folder)
         return run
 

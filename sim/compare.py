@@ -14,7 +14,7 @@ from sim.differences import iterations_that_differ, requests_that_differ
 from sim.profiles import Profile
 from sim.recorded import RecordedLive, RecordedRun
 from sim.result import Run
-from sim.same_scenario import check_same
+from sim.same_scenario import check_profile, check_same
 from sim.twin import Rerun, rerun, twin
 from workloads.errors import InputError
 
@@ -76,6 +76,13 @@ def exact_content(check: Exact) -> dict[str, Any]:
     }
 
 
+def _other_clock(profile: Profile, clock: str) -> list[str]:
+    timed = profile.source.clock
+    if timed in (None, clock) or clock == "model":
+        return []
+    return [f"the profile was timed by {timed}, the live run by {clock}: part of every error is the clocks'"]
+
+
 def compare(
     run: RecordedRun, live: RecordedLive, profile: Profile | None = None, profile_name: str = "", label: str = ""
 ) -> Comparison:
@@ -83,7 +90,8 @@ def compare(
 
     Raises InputError where the two are not of one scenario, or the simulated folder is not what it says.
     """
-    notes = check_same(run, live)
+    notes = check_same(run, live) + _other_clock(profile or live.resolved.profile, live.clock)
+    check_profile(live)
     simulated, again = _simulated(run), twin(live.resolved, live.plans)
     twin_check = same_run(again, live, "twin")
     priced = profile or live.resolved.profile

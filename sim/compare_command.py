@@ -18,6 +18,7 @@ from sim.tables import new_console, say
 from workloads.errors import InputError
 
 DIFFERENT = 1  # exit code
+FEWEST = 3  # variants that can be in an order: of two it would be a coin's
 
 
 class CompareCommand:
@@ -31,10 +32,14 @@ class CompareCommand:
         self.profile = load_profile(self.profile_name) if profile else None
         self.left_out: list[str] = []
         self.comparisons = [self._compare(*pair) for pair in self._pairs(usable(run), self.live)]
-        self.ranks = ranks({c.label: c.free for c in self.comparisons})
+        measured = {c.label: c.free for c in self.comparisons if c.exact is None}
+        self.ranks = ranks(measured) if len(measured) >= FEWEST else {}
 
     def _pairs(self, run: Path, live: Path) -> list[tuple[str, Path, Path]]:
         """(label, simulated, live): the two folders, or their sub-folders of the same names."""
+        for folder in (run, live):
+            if not folder.is_dir():
+                raise InputError(f"{folder}: is no folder")
         ours, theirs = _variants(run), _variants(live)
         if not ours and not theirs:
             return [("", run, live)]
@@ -77,7 +82,8 @@ class CompareCommand:
             return []
         from sim.plot_compare import write_comparison_plots  # with matplotlib, which takes half a second
 
-        return write_comparison_plots(self.comparisons, self.live / "plots")
+        measured = [comparison for comparison in self.comparisons if comparison.exact is None]
+        return write_comparison_plots(measured, self.live / "plots")
 
     def _report(self, plots: Sequence[Path]) -> None:
         for comparison in self.comparisons:

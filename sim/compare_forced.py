@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sim.cost_model import CostModel
-from sim.plan_log import PlanLine
+from sim.plan_line import PlanLine
 from sim.shapes import coarse, spread, told
 
 Floats = NDArray[np.float64]
@@ -102,8 +102,9 @@ def _rows(line: PlanLine, cost: CostModel) -> Iterable[tuple[str, Row]]:
     host, encode, compute = line.elapsed_ns
     yield "host", (host, cost.host, (line.num_decodes,))
     if line.encode:
-        tokens, squares = frames(line)
-        yield "encoder", (encode, cost.encode(tokens, squares), (len(line.encode), tokens))
+        calls = [frames(call) for call in line.encoder_calls()]
+        predicted = sum(cost.encode(tokens, squares) for tokens, squares in calls)
+        yield "encoder", (encode, predicted, (len(line.encode), sum(tokens for tokens, _ in calls)))
     if line.prefill or line.num_decodes:
         chunks = [(tokens, cached) for _, tokens, cached in line.prefill]
         predicted = cost.compute(chunks, line.num_decodes, line.context_tokens)
@@ -111,9 +112,9 @@ def _rows(line: PlanLine, cost: CostModel) -> Iterable[tuple[str, Row]]:
         yield stage, (compute, predicted, shape)
 
 
-def frames(line: PlanLine) -> tuple[int, int]:
+def frames(call: Sequence[tuple[int, int, tuple[int, int, int]]]) -> tuple[int, int]:
     """Sum and sum of squares of the encoder tokens of every frame, as `sim.simulated.frames` has them of a plan."""
-    sizes = [(count, height * width) for _, _, (count, height, width) in line.encode]
+    sizes = [(count, height * width) for _, _, (count, height, width) in call]
     return sum(count * frame for count, frame in sizes), sum(count * frame * frame for count, frame in sizes)
 
 

@@ -62,7 +62,10 @@ def free(simulated: Side, measured: Side, *, warmup_requests: int, warmup: float
         named = [f"{statistic}_{name}_ms" for statistic in STATISTICS]
         figures |= _figures(named, ours.statistics, theirs.statistics, len(both))
     rate, measured_rate = _throughput(simulated, both), _throughput(measured, both)
-    figures |= _figures([THROUGHPUT], rate, measured_rate, len(both))
+    # no interval: the run lasts as long as it does, whichever of its requests are drawn
+    figures |= {
+        THROUGHPUT: _figures([THROUGHPUT], rate, measured_rate, len(both))[THROUGHPUT]._replace(interval_percent=None)
+    }
     names = [*(f"{statistic}_{name}_ms" for name in LATENCIES for statistic in STATISTICS), THROUGHPUT]
     sent = len(set(simulated.requests["request_id"]) | set(measured.requests["request_id"]))
     return Free(len(both), sent - len(both), {name: figures[name] for name in names if name in figures})

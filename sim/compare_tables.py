@@ -26,10 +26,10 @@ def print_comparison(console: Console, comparison: Comparison) -> None:
     say(console, f"twin: {comparison.twin_check}")
     for note in comparison.notes:
         say(console, note)
-    _print_forced(console, comparison)
-    if comparison.exact is not None:
+    if comparison.exact is not None:  # prices against themselves would be a table of zeros
         say(console, f"free-running, both by the cost model's clock: {comparison.exact}")
         return
+    _print_forced(console, comparison)
     _print_free(console, comparison)
 
 
@@ -61,14 +61,15 @@ def _errors(errors: Errors) -> list[str]:
 def _print_free(console: Console, comparison: Comparison) -> None:
     free = comparison.free
     rest = f"; {free.num_left_out:,} others left out" if free.num_left_out else ""
-    say(console, f"free-running: {free.num_requests:,} requests that finished in both{rest}")
+    priced = comparison.simulated.run.scenario.profile
+    say(console, f"free-running, simulated with {priced}: {free.num_requests:,} requests that finished in both{rest}")
     console.print(_free_table(free))
     if comparison.measured is None:
         say(console, "no ITL: without a twin that is identical nobody knows when each token came")
 
 
 def _free_table(free: Free) -> Table:
-    table = _table("figure", ("simulated", "measured", "error (%)", "95 % interval"))
+    table = _table("figure", ("simulated", "measured", "error (%)", "95 %, requests\nredrawn"))
     for name, figure in free.figures.items():
         numbers = ["-" if value is None else number(value) for value in (figure.simulated, figure.measured)]
         low_high = figure.interval_percent

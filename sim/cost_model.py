@@ -6,15 +6,14 @@ t = host + encode + gemm(T) + prefill_attention + decode_attention
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from sim.decode_run import HALF, QUANTUM, SHIFT, DecodeRun, run_until
 from sim.profiles import Profile
 
 NS_PER_MS = 1e6
-SHIFT = 26  # decode iterations are priced in whole 2**-26 ns, so that one and many come out equal to the last bit
-HALF = 1 << SHIFT - 1  # rounds to the nearest nanosecond, halves up
 
 
 def _quanta(nanoseconds: float) -> int:
-    return round(nanoseconds * (1 << SHIFT))
+    return round(nanoseconds * QUANTUM)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,24 +85,15 @@ class CostModel:
             elapsed += self.decode_fixed + self.decode_sequence * num_decodes + self.decode_context * context_tokens
         return round(elapsed)
 
-    def decode_run(self, num_decodes: int, context_tokens: int, n: int, horizon: int) -> tuple[list[int], int]:
+    def decode_run(self, num_decodes: int, context_tokens: int, n: int, horizon: int) -> tuple[DecodeRun, int]:
         """Successive decode-only iterations, host time included, each context growing by one token in each.
 
         `n` of them, or fewer: the last is the first one that ends `horizon` ns from now or later. Exactly
         `host + compute([], num_decodes, context_tokens + k * num_decodes)` for k = 0, 1, ... With it, their sum.
         """
-        first = self._decode(num_decodes) + self._context_quanta * context_tokens + (self.host << SHIFT) + HALF
-        slope = self._context_quanta * num_decodes
-        shortest = first >> SHIFT  # they only get longer as contexts grow
-        if shortest * n > horizon:
-            n = max(1, -(-horizon // shortest))
-        if not slope:
-            return [shortest] * n, shortest * n
-        run = [quanta >> SHIFT for quanta in range(first, first + n * slope, slope)]
-        total = sum(run)
-        while len(run) > 1 and total - run[-1] >= horizon:
-            total -= run.pop()
-        return run, total
+        context = self._context_quanta
+        first = self._decode(num_decodes) + context * context_tokens + (self.host << SHIFT) + HALF
+        return run_until(horizon, n, first, context * num_decodes)
 
     def _gemm(self, tokens: int) -> float:
         """Weights-bound turning compute-bound; the greater is factored out, since (G1 * T)**p would overflow."""

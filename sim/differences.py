@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from sim.plan_log import PlanLine
+from sim.plan_line import PlanLine
 
 MOST_FIELDS = 4  # named in one line
 NOBODY = 2**62  # the iteration of what belongs to none

@@ -5,9 +5,9 @@ from collections.abc import Generator
 import simpy
 
 from policies.builder import PlanBuilder
-from policies.feasible import why_never
 from policies.plan import IterationPlan
 from policies.policy import FOREVER, Policy
+from policies.prefix_builder import builder_type
 from policies.serving import NOTHING, ServingState
 from sim.backend import Backend, Outcome
 from sim.clock import Later, now
@@ -45,6 +45,8 @@ class Engine:
         self.recorder = recorder
         self.fast_path = fast_path
         self.end_when_out_of_memory = end_when_out_of_memory
+        self._builder_type = builder_type(state)
+        self._told = False  # of something that takes effect at the next draft
         self._arrived: list[ServedRequest] = []
         self._cancelled: list[tuple[ServedRequest, str]] = []
         self._all_decode = IterationPlan(state.decodes)  # what there is to plan while nobody else is active
@@ -55,7 +57,7 @@ class Engine:
     def deliver(self, request: ServedRequest) -> None:
         """A prepared request reaches the queue; one that can never be served is rejected here, alone."""
         request.prepared = now(self.env)
-        reason = why_never(self.state.limits, request, whole=self.policy.whole)
+        reason = self.policy.why_never(self.state.limits, request)
         if reason:
             self.recorder.leave(request, now(self.env), "rejected", reason)
             return
@@ -74,14 +76,22 @@ class Engine:
 
     def draft(self, start: int) -> IterationPlan:
         """The plan of the iteration that would begin now, as the policy has it; changes nothing."""
-        self._builder = builder = PlanBuilder(self.state, start)
+        self._builder = builder = self._builder_type(self.state, start)
         self.policy.schedule(builder)
         return builder.plan
 
     def _wake(self) -> None:
+        self._told = True
         if self._idle is not None:
             self._idle.succeed()
             self._idle = None
+
+    def _rest(self, plan: IterationPlan, start: int) -> Generator[simpy.Event, None, int]:
+        """There is nothing to run until something happens; returns when that is."""
+        self._idle = self.env.event()
+        yield self._idle
+        self.recorder.waited(plan, now(self.env) - start)
+        return now(self.env)
 
     def _serve(self) -> Generator[simpy.Event, None, None]:
         env, state, recorder, all_decode = self.env, self.state, self.recorder, self._all_decode
@@ -91,7 +101,7 @@ class Engine:
             if upcoming <= start:  # whatever is stamped with this moment comes before its draft
                 yield Later(env, start - now(env))
                 continue
-            if self._arrived or self._cancelled:
+            if self._told:
                 self._take_in(start)
                 continue  # a client that was told may send again at this very moment
             # the policy is only asked where there is a choice to make
@@ -106,7 +116,7 @@ class Engine:
                 else:
                     recorder.iterated(plan, outcome, state, start)
                 start = end
-                count = 1 if outcome.run is None else len(outcome.run)
+                count = 1 if outcome.run is None else outcome.run.num_iterations
                 completed = state.complete(plan, count, outcome.failed)
                 if completed is not NOTHING:
                     if start > now(env) and recorder.is_awaited(completed):
@@ -117,10 +127,7 @@ class Engine:
             elif plan.changes_alone:
                 yield from self._change(plan, start)
             else:
-                self._idle = env.event()
-                yield self._idle
-                recorder.waited(plan, now(env) - start)
-                start = now(env)
+                start = yield from self._rest(plan, start)
 
     def _change(self, plan: IterationPlan, start: int) -> Generator[simpy.Event, None, None]:
         """Carry out a plan that runs nothing: it takes no time."""
@@ -134,22 +141,28 @@ class Engine:
 
     def _launch(self, plan: IterationPlan, start: int, upcoming: float) -> Outcome:
         state, backend, repeats, horizon = self.state, self.backend, 1, 0
-        if plan is self._all_decode or plan.decodes_only:
+        if plan is self._all_decode:  # nothing but an event or the end of an answer changes it
             if self.fast_path:
-                repeats, horizon = state.steps_alike, self._unchanged_until(plan, upcoming) - start
+                until = FOREVER if upcoming > FOREVER else int(upcoming)
+                repeats, horizon = state.decodes.steps_alike, until - start
+            state.begin_decodes(plan)
+        elif plan.decodes_only:
+            if self.fast_path:
+                repeats, horizon = state.steps_alike, self._unchanged_until(upcoming) - start
             state.begin_decodes(plan)
         else:
             self.recorder.planned(plan, start)
             state.begin(plan)
         return backend.wait(backend.launch(plan, repeats, horizon))
 
-    def _unchanged_until(self, plan: IterationPlan, upcoming: float) -> int:
-        """When something may happen that changes a plan of nothing but decodes."""
-        builder = None if plan is self._all_decode else self._builder
-        return int(min(upcoming, self.policy.stable_until(builder) if builder else FOREVER))
+    def _unchanged_until(self, upcoming: float) -> int:
+        """When something may happen that changes the last draft, if it is nothing but decodes."""
+        assert self._builder is not None
+        return int(min(upcoming, self.policy.stable_until(self._builder)))
 
     def _take_in(self, start: int) -> None:
         """Arrivals in the order in which they came, at one time in the order of their ids; then cancellations."""
+        self._told = False
         if len(self._arrived) > 1:
             self._arrived.sort(key=lambda r: (r.prepared, r.id))
         for request in self._arrived:

@@ -36,6 +36,7 @@ class Source(Frozen):
     dtype: str
     gpus: PositiveInt
     queried: str  # year and month
+    clock: str | None = None  # of timings of one's own, as `tandem replay --clock` names them
 
 
 class Coefficients(Frozen):

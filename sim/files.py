@@ -8,6 +8,7 @@ from pathlib import Path
 
 from workloads.errors import InputError
 
+LONGEST_NAME = 255  # bytes, on every common file system
 PARTIAL = re.compile(r"\..+\.(?:csv|gz|json|parquet|png|yaml)\.(\d+)\.partial")
 
 
@@ -54,7 +55,20 @@ def usable(path: str | Path) -> Path:
         text.encode()
     except UnicodeEncodeError:
         raise InputError(f"{text}: the path is not UTF-8 text") from None
+    if any(len(part.encode()) > LONGEST_NAME for part in Path(text).parts):
+        raise InputError(f"{text[:40]}...: a name in the path is longer than {LONGEST_NAME} bytes")
     return Path(path)
+
+
+def check_writable(path: Path) -> None:
+    """Before long work on what is to go there. Raises InputError; makes the folder."""
+    with writing(path.parent):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if path.is_dir():
+            raise InputError(f"{path}: is a folder, where a file is to go")
+        trial = path.with_name(f".{path.name}.{os.getpid()}.partial")
+        trial.touch()
+        trial.unlink()
 
 
 @contextmanager

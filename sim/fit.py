@@ -72,7 +72,7 @@ def make_profile(csv: Path) -> Profile:
 
 
 def write_profile(profile: Profile, path: Path) -> None:
-    text = json.dumps(profile.model_dump(mode="json"), indent=2, ensure_ascii=False) + "\n"
+    text = json.dumps(profile.model_dump(mode="json", exclude_none=True), indent=2, ensure_ascii=False) + "\n"
     with writing(path), whole(path) as partial:
         partial.write_text(text, encoding="utf-8")
 

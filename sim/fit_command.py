@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from sim.files import usable
+from sim.files import check_writable, usable
 from sim.printing import printing
 from sim.profiles import Profile
 from sim.tables import new_console, new_table, say
@@ -18,14 +18,24 @@ def fit_command(csv: Path, out: Path | None) -> None:
     try:
         from sim.fit import make_profile, write_profile
     except ModuleNotFoundError as error:
-        if error.name != "scipy":
+        if (error.name or "").partition(".")[0] != "scipy":
             raise
         raise InputError(NEEDS_SCIPY) from None
-    path = usable(out) if out else usable(csv).with_suffix(".json")
+    path = usable(out) if out else _beside(usable(csv))
+    check_writable(path)
     profile = make_profile(usable(csv))
     write_profile(profile, path)
     with printing():
         _report(profile, path)
+
+
+def _beside(csv: Path) -> Path:
+    if not csv.is_file():
+        raise InputError(f"{csv}: is no file of timings")
+    path = csv.with_suffix(".json")
+    if path == csv:
+        raise InputError(f"{csv}: the profile would take the timings' place; name another with --out")
+    return path
 
 
 def _report(profile: Profile, path: Path) -> None:
@@ -37,4 +47,4 @@ def _report(profile: Profile, path: Path) -> None:
         table.add_row(stage, f"{mape[stage]:.2f}", f"{bias[stage]:+.2f}")
     say(console, f"{profile.model} on {profile.device.name}: {profile.label}")
     console.print(table)
-    say(console, str(path))
+    say(console, f"{path}; to run a scenario with it: --set profile={path.resolve()}")

@@ -8,10 +8,12 @@ from numpy.typing import NDArray
 from policies.plan import IterationPlan
 from policies.serving import ServingState
 from sim.backend import Outcome
+from sim.decode_run import QUANTUM, SHIFT
+from sim.engine_use import EngineUse
 from sim.iteration_pieces import COLUMNS, FIELDS, SHORT, Columns, Ints, Piece
 from sim.ledger import Ledger
 
-PIECE = 16384  # iterations unrolled at a time: small enough for memory to be used again, not too many pieces
+PIECE = 65536  # iterations unrolled at a time: few enough pieces that what each costs does not matter
 
 
 class IterationLog:
@@ -27,7 +29,7 @@ class IterationLog:
         self._pieces: list[Piece] = []
         self._pieces_of = -1  # the number of iterations that they unroll
         self._entries = Ledger()  # FIELDS of each entry, flat
-        self._runs = Ledger()  # whole times of the iterations of entries that are runs
+        self._runs = Ledger()  # RUN of each entry that is a run, flat
 
     def add(self, plan: IterationPlan, outcome: Outcome, state: ServingState, start: int) -> None:
         """One iteration, or a run of them, as it stands after `begin`."""
@@ -36,9 +38,11 @@ class IterationLog:
         if not self.keep:
             self._entries.extend([count, start, total, num_decodes])
             return
-        cache = state.cache
-        work = [len(plan.encode), plan.encoder_tokens, plan.num_prefill_tokens, plan.context_tokens]
-        kept = [state.pool.num_used, cache.held_rows, cache.resident_rows, state.num_active, len(state.waiting)]
+        cache, pool = state.cache, state.pool
+        held, used = cache.held_rows, pool.num_blocks - pool.num_free
+        resident = held - cache.pending_rows + cache.released_rows
+        work = (len(plan.encode), plan.encoder_tokens, plan.num_prefill_tokens, plan.context_tokens)
+        kept = (used, held, resident, len(state.contexts) + len(state.decodes.members), len(state.waiting))
         self._entries.extend([count, start, total, num_decodes, outcome.encode, outcome.host, *work, *kept])
 
     def add_decodes(self, plan: IterationPlan, outcome: Outcome, state: ServingState, start: int) -> None:
@@ -48,7 +52,7 @@ class IterationLog:
         if not self.keep:
             self._entries.extend([count, start, total, num_decodes])
             return
-        held, used = cache.held_rows, pool.num_blocks - len(pool.free)
+        held, used = cache.held_rows, pool.num_blocks - pool.num_free
         tokens, resident = plan.context_tokens, held - cache.pending_rows + cache.released_rows
         self._entries.extend(
             [count, start, total, num_decodes, 0, outcome.host, 0, 0, 0, tokens, used, held, resident, num_decodes, 0]
@@ -57,9 +61,10 @@ class IterationLog:
     def _count(self, outcome: Outcome, num_decodes: int) -> tuple[int, int]:
         """How many iterations it was, and the whole time of the first."""
         count, total, run = 1, outcome.total, outcome.run
-        if run is not None and len(run) > 1:
-            count, total = len(run), run[0]
-            self._runs.extend(run)
+        if run is not None and run.num_iterations > 1:
+            count, first, slope = run
+            total = first >> SHIFT
+            self._runs.extend([first % QUANTUM, slope])
         self.num_iterations += count
         self._num_entries += 1
         if num_decodes:
@@ -91,9 +96,14 @@ class IterationLog:
         `crossings` are the KV blocks that decodes took at each of their steps.
         """
         if self.keep:
-            taken = np.append(np.cumsum(crossings), 0)  # by the end of each step; 0 before the first one
+            taken = _taken(crossings)
             for piece in self._unrolled():
                 yield {name: piece.column(name, taken) for name in names}
+
+    def use(self, crossings: Ints, start: float) -> EngineUse:
+        """Of the iterations that end after `start` (s)."""
+        taken = _taken(crossings)
+        return EngineUse.of_all(piece.use(taken, start) for piece in self._unrolled())
 
     def _unrolled(self) -> Iterable[Piece]:
         """Kept once they are made, as every column is made from them; not where there is no table."""
@@ -118,3 +128,8 @@ class IterationLog:
             table = entries.take(size * width).reshape(size, width).T
             cuts = np.flatnonzero(np.diff(np.cumsum(table[0]) // PIECE)) + 1
             yield from np.split(table, cuts, axis=1)
+
+
+def _taken(crossings: Ints) -> Ints:
+    """KV blocks taken by the end of each step; 0 before the first one."""
+    return np.append(np.cumsum(crossings), 0)

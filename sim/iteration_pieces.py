@@ -6,6 +6,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from sim.decode_run import SHIFT
+from sim.engine_use import EngineUse
 from sim.ledger import Reader
 
 Ints = NDArray[np.int64]
@@ -26,27 +28,40 @@ FIELDS = (
     "host",
     *(name for name in COUNTS if name != "num_decodes"),
 )
+RUN = 2  # quanta of a run's first iteration past its whole nanoseconds, by how many each iteration takes longer
 SHORT = 4  # the first fields: all that is kept of an entry where there is no table
 
 
 class Piece:
-    """Some entries, unrolled: `entry` is the one that each iteration belongs to."""
+    """Some entries, unrolled: as many times as it has iterations, each entry's fields are repeated."""
 
     def __init__(self, table: Ints, iteration: int, step: int, runs: Reader) -> None:
-        counts, starts, totals, decodes = table[:SHORT]
+        self.counts, starts, totals, decodes = table[:SHORT]
         self.table = table
         self.iteration, self.step = iteration, step  # of the first one: its number, decode steps before it
-        self.firsts = np.cumsum(counts) - counts  # place of each entry's first iteration
-        self.entry = np.zeros(int(counts.sum()), dtype=np.int64)
-        self.entry[self.firsts[1:]] = 1
-        np.cumsum(self.entry, out=self.entry)
-        self.totals = totals[self.entry]
-        self.totals[(counts > 1)[self.entry]] = runs.take(int(counts[counts > 1].sum()))
+        self.size = int(self.counts.sum())
+        self.firsts = np.cumsum(self.counts) - self.counts  # place of each entry's first iteration
+        self.totals = self._longer(runs)
+        self.totals >>= SHIFT
+        self.totals += self._each(totals)
         self.ends = np.cumsum(self.totals)
-        self.ends += (starts - (self.ends[self.firsts] - self.totals[self.firsts]))[self.entry]
-        self.decodes = decodes[self.entry]
-        self.steps = np.where(decodes > 0, counts, 0)
+        self.ends += self._each(starts - (self.ends[self.firsts] - self.totals[self.firsts]))
+        self.decodes = self._each(decodes)
+        self.steps = np.where(decodes > 0, self.counts, 0)
         self.num_steps = int(self.steps.sum())
+
+    def _each(self, values: Ints) -> Ints:
+        """Of every iteration, what its entry has."""
+        return np.repeat(values, self.counts)
+
+    def _longer(self, runs: Reader) -> Ints:
+        """Quanta that each iteration took beyond the whole nanoseconds of its entry's first one."""
+        is_run = self.counts > 1
+        rests, slopes = np.zeros((2, len(is_run)), np.int64)
+        rests[is_run], slopes[is_run] = runs.take(RUN * int(is_run.sum())).reshape(-1, RUN).T
+        longer = self._later * self._each(slopes)
+        longer += self._each(rests)
+        return longer
 
     def column(self, name: str, taken: Ints) -> NDArray[Any]:
         """One of the table's, times in seconds; `taken` are the KV blocks taken by the end of each decode step."""
@@ -56,7 +71,7 @@ class Piece:
     def _whole(self, name: str, taken: Ints) -> Any:
         match name:
             case "iteration":
-                return np.arange(self.iteration, self.iteration + len(self.entry))
+                return np.arange(self.iteration, self.iteration + self.size)
             case "start":
                 return self.ends - self.totals
             case "end":
@@ -72,19 +87,40 @@ class Piece:
         return self._field(name)
 
     def _field(self, name: str) -> Ints:
-        values: Ints = self.table[FIELDS.index(name)][self.entry]
-        return values
+        return self._each(self.table[FIELDS.index(name)])
 
     @cached_property
     def _later(self) -> Ints:
         """How many iterations of its entry come before each iteration."""
-        later: Ints = np.arange(len(self.entry)) - self.firsts[self.entry]
+        later: Ints = np.arange(self.size) - self._each(self.firsts)
         return later
 
     def _grown(self, taken: Ints) -> Ints:
         """KV blocks that each iteration's run has taken since its first one."""
-        first = self.step + np.cumsum(self.steps) - self.steps  # decode step of each entry's first iteration
-        first[self.steps == 0] = len(taken) - 1  # of no step: no blocks
-        at_first = first[self.entry]
-        grown: Ints = taken[at_first + self._later] - taken[at_first]
+        first = self._first_steps(taken)
+        grown: Ints = taken[self._each(first) + self._later] - self._each(taken[first])
         return grown
+
+    def _first_steps(self, taken: Ints) -> Ints:
+        """The decode step of each entry's first iteration; where there is none, one of no blocks."""
+        first: Ints = self.step + np.cumsum(self.steps) - self.steps
+        first[self.steps == 0] = len(taken) - 1
+        return first
+
+    def use(self, taken: Ints, start: float) -> EngineUse:
+        """Of the iterations that end after `start` (s), by entries: blocks only grow in one, so its last tells most."""
+        counts, totals = self.counts, self.totals
+        if start > 0:
+            late = self.ends / 1e9 > start
+            counts, totals = np.add.reduceat(late, self.firsts, dtype=np.int64), totals[late]
+        entry = dict(zip(FIELDS, self.table, strict=True))
+        first = self._first_steps(taken)
+        blocks = entry["kv_blocks_used"] + taken[first + self.counts - 1] - taken[first]
+        return EngineUse(
+            int(counts.sum()),
+            int(counts @ entry["encoder_tokens"]),
+            int(counts @ entry["encode"]),
+            int(totals.sum()),
+            int(blocks[counts > 0].max(initial=0)),
+            int(entry["encoder_rows_held"][counts > 0].max(initial=0)),
+        )

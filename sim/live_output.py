@@ -15,6 +15,7 @@ from sim.plan_log import write_plans
 from sim.result import Run
 
 PLANS, TOKENS, LIVE, COMPARISON = "plans.jsonl.gz", "tokens.parquet", "live.json", "compare.json"
+CALIBRATION = "calibration.csv"
 COMPARISON_PLOTS = "compare_*.png"
 
 
@@ -36,6 +37,15 @@ def write_live_run(
             pq.write_table(tokens, partial, compression="snappy")
         write_json(about, folder / LIVE)
         write_run(run, label, folder)
+
+
+def remove_live_files(folder: Path) -> None:
+    """Where a simulated run takes a live one's place."""
+    with writing(folder):
+        (folder / "run.json").unlink(missing_ok=True)
+        for name in (PLANS, TOKENS, LIVE, COMPARISON, CALIBRATION):
+            (folder / name).unlink(missing_ok=True)
+        remove_comparison_plots(folder)
 
 
 def remove_comparison_plots(folder: Path) -> None:

@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from sim.engine_use import EngineUse
 from sim.load import load_verdict
 from sim.peaks import peak_concurrency, peak_tokens
 from sim.samples import WeightedSample
@@ -16,45 +17,52 @@ from sim.slo import SLO
 __all__ = ["SLO", "TTFT_PARTS", "load_verdict", "summarise"]
 
 Figures = dict[str, Any]
-Columns = Mapping[str, Any]
 Window = tuple[float, float]
 
 PERCENTILES = (50, 90, 95, 99)
-TTFT_PARTS = ("preparation", "queue_wait", "encode", "prefill", "reservation_wait", "encoder_budget_wait", "other")
+TTFT_PARTS = (
+    *("preparation", "queue_wait", "encode", "transfer", "prefill"),
+    *("reservation_wait", "encoder_budget_wait", "other"),
+)
 
 
 def summarise(
     requests: pd.DataFrame,
     itl: WeightedSample,
     *,
-    iterations: Sequence[Columns] | None = None,
+    engine: Callable[[float], EngineUse] | None = None,
     slo: SLO | None = None,
     warmup_requests: int = 0,
     warmup: float = 0.0,
     duration_window: Window | None = None,
     decode_steps: tuple[NDArray[np.int64], NDArray[Any]] | None = None,
+    spans: Mapping[str, Sequence[tuple[int, int]]] | None = None,
+    num_engines: int = 1,
 ) -> dict[str, int | float | None]:
     """Figures of the requests after the warm-up: per second, or in milliseconds where so named; None if undefined.
 
     The warm-up is the first `warmup_requests` to arrive and all that arrive in the first `warmup` seconds. Rates are
     taken over `duration_window` (start and end in seconds), by default from the warm-up's end to the last answer.
-    `iterations` are pieces of that table; `decode_steps` tell when (ns) how many tokens were decoded. Latencies,
-    tokens and rates are those of finished requests; `failed`, `rejected`, `cancelled`, `stalled` and `unfinished`
-    count one status each.
+    `engine` says what the iterations that ended after a time (s) used; `decode_steps` tell when (ns) how many tokens
+    were decoded, `spans` when (ns) something else was busy, by the name of the figure that is its share of the time.
+    Latencies, tokens and rates are those of finished requests; `failed`, `rejected`, `cancelled`, `stalled` and
+    `unfinished` count one status each.
     """
     measured, window = _after_warmup(requests, warmup_requests, warmup)
     start, end = duration_window or window
     if warmup_requests or warmup:
         itl = itl.since(round(start * 1e9))
-        iterations = None if iterations is None else [_ending_after(start, piece) for piece in iterations]
     done = measured[measured["status"] == "finished"]
     figures = _counts(measured, done) | _rates(measured, done, end - start, slo)
     peak = math.nan if decode_steps is None else peak_tokens(done, *decode_steps, start, end)
     figures["max_output_tokens_per_s"] = peak
     figures["max_concurrent_requests"] = peak_concurrency(measured)
     figures |= _latencies(done, itl) | _encoder(measured) | _prefix_cache(done)
-    if iterations is not None:
-        figures |= _engine(iterations, end - start)
+    if engine is not None:
+        figures |= _engine(engine(start if warmup_requests or warmup else 0.0), (end - start) * num_engines)
+    for name, those in (spans or {}).items():
+        inside = sum(max(0, stop - max(begun, round(start * 1e9))) for begun, stop in those) / 1e9
+        figures[name] = _ratio(inside, end - start)
     return {name: _plain(figure) for name, figure in figures.items()}
 
 
@@ -104,7 +112,8 @@ def _of_requests(name: str, done: pd.DataFrame) -> Figures:
     values = done[name].dropna().to_numpy(float) * 1e3
     if not values.size:
         return _statistics(name, math.nan, math.nan, lambda q: math.nan)
-    return _statistics(name, values.mean(), values.std(), lambda q: np.percentile(values, q))
+    percentiles = dict(zip(PERCENTILES, np.percentile(values, PERCENTILES), strict=True))
+    return _statistics(name, values.mean(), values.std(), percentiles.__getitem__)
 
 
 def _statistics(name: str, mean: float, std: float, percentile: Callable[[int], float]) -> Figures:
@@ -132,28 +141,15 @@ def _prefix_cache(done: pd.DataFrame) -> Figures:
     }
 
 
-def _ending_after(start: float, piece: Columns) -> Columns:
-    late = np.asarray(piece["end"]) > start
-    return {name: np.asarray(values)[late] for name, values in piece.items()}
-
-
-def _engine(iterations: Sequence[Columns], duration: float) -> Figures:
-    """How busy the server was and how full; an iteration that began before the window counts wholly."""
-
-    def seconds(*names: str) -> float:
-        """Summed in whole nanoseconds, so that it does not matter how the table is cut into pieces."""
-        return sum(int(np.rint(piece[name] * 1e9).sum()) for piece in iterations for name in names) / 1e9
-
-    def most(name: str) -> float:
-        return max((int(piece[name].max()) for piece in iterations if len(piece[name])), default=math.nan)
-
+def _engine(use: EngineUse, duration: float) -> Figures:
+    """How busy the engines were in all their time, and how full; an iteration that began before it counts wholly."""
     return {
-        "num_iterations": sum(len(piece["end"]) for piece in iterations),
-        "total_encoder_tokens": sum(int(piece["encoder_tokens"].sum()) for piece in iterations),
-        "encoder_busy_fraction": _ratio(seconds("encode"), duration),
-        "engine_busy_fraction": _ratio(seconds("encode", "compute", "host"), duration),
-        "max_kv_blocks_used": most("kv_blocks_used"),
-        "max_encoder_rows_held": most("encoder_rows_held"),
+        "num_iterations": use.num_iterations,
+        "total_encoder_tokens": use.encoder_tokens,
+        "encoder_busy_fraction": _ratio(use.encode / 1e9, duration),
+        "engine_busy_fraction": _ratio(use.busy / 1e9, duration),
+        "max_kv_blocks_used": use.max_kv_blocks if use.num_iterations else math.nan,
+        "max_encoder_rows_held": use.max_encoder_rows if use.num_iterations else math.nan,
     }
 
 

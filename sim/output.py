@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import platform
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -21,18 +22,29 @@ from sim.iteration_pieces import COLUMNS, TIMES, Columns
 from sim.result import Run
 from workloads.sizes import ChoiceSize, FixedSize
 
+AGAIN = {
+    "simulated": "it runs again to the same tables",
+    "executed": "`tandem run` simulates it to the same tables",
+    "measured": "`tandem run` predicts it",
+}
 PACKAGES = ("tandem-serving", "numpy", "simpy", "pandas", "pyarrow")
 PLOTS = re.compile(r"(latency_cdfs|ttft_breakdown|(iteration_timeline|occupancy|stalls|request_gantt)(-.*)?)\.png")
-# 400,000 iterations: 35 ms and 12 MB; 53 ms where columns may hold nulls, several times as long with dictionaries
+# 400,000 iterations: 23 ms and 11 MB; 18 ms more where columns may hold nulls, several times as long with dictionaries
 FAST: dict[str, Any] = {
     "compression": "snappy",
     "use_dictionary": False,
     "write_statistics": False,
-    "data_page_size": 2**23,
+    "data_page_size": 2**17,
 }
+RISING = {  # snappy finds nothing in times that never repeat, and differences tell all of a number that counts up
+    "compression": {name: "none" if name in ("start", "end") else "snappy" for name in (*COLUMNS, "engine")},
+    "column_encoding": {"iteration": "DELTA_BINARY_PACKED"},
+}
+NAMED = FAST | {"use_dictionary": ["engine"]}
 ROWS = 65536  # written at a time: groups of 2,000 take half as long again
+ENGINE = pa.field("engine", pa.dictionary(pa.int16(), pa.string()), nullable=False)
 ITERATIONS = pa.schema(
-    [pa.field(name, pa.float64() if name in TIMES else pa.int64(), nullable=False) for name in COLUMNS]
+    [*(pa.field(name, pa.float64() if name in TIMES else pa.int64(), nullable=False) for name in COLUMNS), ENGINE]
 )
 
 
@@ -43,7 +55,7 @@ def write_run(run: Run, label: str, folder: Path) -> None:
         remove_plots(folder / "plots")
         remove_partials(folder)
         (folder / "run.json").unlink(missing_ok=True)
-        _write_text(folder / "scenario.yaml", scenario_text(run.scenario))
+        _write_text(folder / "scenario.yaml", scenario_text(run.scenario, again=AGAIN[run.origin]))
         _write_requests(run.requests, folder / "requests.parquet")
         _write_iterations(run, folder / "iterations.parquet")
         _write_text(folder / "summary.json", _json(run.summary))
@@ -69,12 +81,10 @@ def about(run: Run, label: str) -> dict[str, Any]:
     }
 
 
-def scenario_text(scenario: BaseModel) -> str:
-    """YAML that loads as the same scenario from wherever it lies."""
+def scenario_text(scenario: BaseModel, again: str = AGAIN["simulated"]) -> str:
+    """YAML that loads as the same scenario from wherever it lies; `again` says what it comes to."""
     content = _plain(scenario)
-    comment = (
-        f"# Scenario {content['name']} as it ran, every default and budget filled in; it runs again to the same tables."
-    )
+    comment = f"# Scenario {content['name']} as it ran, every default and budget filled in; {again}."
     text = yaml.dump(content, Dumper=_Dumper, sort_keys=False, allow_unicode=True, default_flow_style=None, width=120)
     return f"{comment}\n{text}"
 
@@ -123,7 +133,7 @@ def _write_text(path: Path, text: str) -> None:
 def _write_requests(requests: pd.DataFrame, path: Path) -> None:
     table = pa.table({name: _column(requests[name]) for name in requests})
     with whole(path) as partial:
-        pq.write_table(table, partial, **FAST | {"use_dictionary": ["status", "reason"]})
+        pq.write_table(table, partial, **FAST | {"use_dictionary": ["status", "reason", "engine"]})
 
 
 def _column(values: pd.Series[Any]) -> pa.Array:
@@ -137,16 +147,19 @@ def _write_iterations(run: Run, path: Path) -> None:
     if not run.scenario.measure.iterations:
         path.unlink(missing_ok=True)
         return
-    with whole(path) as partial, pq.ParquetWriter(partial, ITERATIONS, **FAST) as writer:
-        for table in _grouped(run.iteration_pieces()):
+    with whole(path) as partial, pq.ParquetWriter(partial, ITERATIONS, **NAMED | RISING) as writer:
+        for table in _grouped(run.iteration_pieces(), run.engines):
             writer.write_table(table)
 
 
-def _grouped(pieces: Iterable[Columns]) -> Iterator[pa.Table]:
+def _grouped(pieces: Iterable[Columns], engines: Sequence[str]) -> Iterator[pa.Table]:
     """Small pieces together, cut every ROWS rows however they came, so that equal tables are equal files."""
-    rest = ITERATIONS.empty_table()
+    rest, names = ITERATIONS.empty_table(), pa.array(engines)
     for piece in pieces:
-        rest = pa.concat_tables([rest, pa.Table.from_pydict(piece, schema=ITERATIONS)])
+        numbers = piece.get("engine")
+        numbers = np.zeros(len(piece["start"]), np.int16) if numbers is None else numbers
+        named = piece | {"engine": pa.DictionaryArray.from_arrays(numbers, names)}
+        rest = pa.concat_tables([rest, pa.Table.from_pydict(named, schema=ITERATIONS)])
         while rest.num_rows >= ROWS:
             yield rest.slice(0, ROWS)
             rest = rest.slice(ROWS)

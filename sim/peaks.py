@@ -33,8 +33,10 @@ def _per_second(times: Ints, tokens: NDArray[Any], window: tuple[int, int]) -> t
     """(seconds in which there were any, how many in each) of ascending times."""
     inside = slice(*np.searchsorted(times, [window[0], window[1] + 1]))
     seconds = (times[inside] - window[0]) // SECOND
-    firsts = np.flatnonzero(np.diff(seconds, prepend=-1))
-    return seconds[firsts], np.add.reduceat(tokens[inside], firsts) if len(firsts) else tokens[:0]
+    if not len(seconds):
+        return seconds, tokens[:0]
+    firsts = np.append(0, np.flatnonzero(seconds[1:] != seconds[:-1]) + 1)
+    return seconds[firsts], np.add.reduceat(tokens[inside], firsts)
 
 
 def peak_concurrency(requests: pd.DataFrame) -> int:

@@ -6,53 +6,19 @@ import gzip
 import zlib
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Annotated, Any, BinaryIO
+from typing import Any, BinaryIO
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import ValidationError
 
 from policies.plan import IterationPlan
 from policies.request_state import RequestState
 from sim.backend import AccountingBackend, Outcome
 from sim.files import whole
+from sim.plan_line import PlanLine
 from sim.profiles import first_problem
 from workloads.errors import InputError
-from workloads.frozen import LATEST
 
-Whole = Annotated[int, Field(ge=0, le=LATEST)]
-Grid = tuple[Whole, Whole, Whole]
-
-
-class PlanLine(BaseModel):
-    """One iteration. Requests go by their ids and items by (id, index in the prompt); what is empty is left out."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
-
-    iteration: Whole
-    admitted: list[Whole] = []
-    preempted: list[Whole] = []
-    held_back: list[Whole] = []  # decodes that get no token
-    requeued: list[Whole] = []  # of the preempted
-    refused: list[Whole] = []  # requests that fail because the policy says so
-    hits: list[tuple[Whole, Whole]] = []  # (id, tokens): who starts behind so many cached ones
-    attached: list[tuple[Whole, Whole]] = []
-    charged: list[tuple[Whole, Whole]] = []
-    encode: list[tuple[Whole, Whole, Grid]] = []  # with (frames, height, width) in patches
-    prefill: list[tuple[Whole, Whole, Whole]] = []  # (id, tokens of the chunk, tokens cached before it)
-    decode: list[Whole] | None = None  # the cohort in its order, where it is not what it was at its last step
-    num_decodes: Whole = 0
-    context_tokens: Whole = 0  # that the decodes attend to, summed
-    elapsed_ns: tuple[Whole, Whole, Whole] = (0, 0, 0)  # host, encode, compute
-    failed: list[Whole] = []
-    reason: str = ""
-    allocation_failures: Whole = 0  # of this iteration
-
-    def planned(self) -> dict[str, Any]:
-        """All but the outcome."""
-        return self.model_dump(exclude={"elapsed_ns", "failed", "reason", "allocation_failures"}, exclude_defaults=True)
-
-    def text(self) -> str:
-        """As it stands in the file; the same line always gives the same text."""
-        return self.model_dump_json(exclude_defaults=True)
+__all__ = ["PlanLine", "PlanLines", "PlanLog", "parsed", "read_plans", "read_texts", "write_plans"]
 
 
 class PlanLines:
@@ -75,8 +41,11 @@ class PlanLines:
             hits=[(request.id, request.num_computed_tokens) for request in plan.hits],
             attached=_items(plan.attached),
             charged=_items(plan.charged),
+            reclaimed=_items(plan.reclaimed),
             encode=[(request.id, index, request.items[index].grid) for request, index in plan.encode],
+            encodes_per_request=plan.encodes_per_request and bool(plan.encode),
             prefill=[(request.id, tokens, request.num_computed_tokens) for request, tokens in plan.prefill],
+            kept_blocks=_items(plan.kept_blocks),
             decode=self._changed(plan),
             num_decodes=plan.num_decodes,
             context_tokens=plan.context_tokens,
@@ -148,7 +117,10 @@ def _gzip(raw: BinaryIO) -> gzip.GzipFile:
 def read_texts(path: Path) -> list[str]:
     """The lines as they were written. Raises InputError, one line, where the file is not whole or not text."""
     try:
-        return gzip.decompress(path.read_bytes()).decode().splitlines()
+        content = path.read_bytes()
+        if not content:  # which gzip takes for nothing, compressed
+            raise EOFError("it is empty")
+        return gzip.decompress(content).decode().splitlines()
     except UnicodeDecodeError:
         raise InputError(f"{path}: is not UTF-8 text") from None
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:

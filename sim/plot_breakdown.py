@@ -22,8 +22,9 @@ def ttft_breakdown(runs: Runs) -> Figure:
     ax.grid(False, axis="y")
     ax.set_xlim(0, (ax.dataLim.x1 if ax.dataLim.x1 > 0 else 1.0) * 1.1)
     thousands(ax, "x")
-    for name, color in STAGES.values():
-        ax.barh([0], [0], color=color, label=name)
+    for part, (name, color) in STAGES.items():
+        if part != "transfer" or any(run.requests[part].any() for _, run in runs):
+            ax.barh([0], [0], color=color, label=name)
     legend_below_headline(fig, *ax.get_legend_handles_labels(), columns=4)
     return fig
 

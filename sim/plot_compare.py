@@ -114,7 +114,7 @@ def parity(comparison: Comparison) -> Figure:
     for ax in axes[len(names) :]:
         ax.set_axis_off()
     key = [Line2D([], [], linestyle="", marker="o", color=BLUE, markersize=3), Line2D([], [], **DASHED)]
-    legend_below_headline(fig, [*key, Patch(color=SKY, alpha=0.35)], ["an iteration", "equal", "noise, ±2 CV"], 3)
+    legend_below_headline(fig, [*key, Patch(color=SKY, alpha=0.35)], ["an iteration", "equal", "twice the noise"], 3)
     return fig
 
 

@@ -48,7 +48,8 @@ def _bars(ax: Axes, requests: pd.DataFrame, width: float) -> None:
     starts = _starts(requests)
     for part, (name, color) in STAGES.items():
         taken = requests[part].fillna(0.0).to_numpy(float)
-        ax.hlines(rows, starts[part], starts[part] + taken, colors=color, linewidth=width, label=name)
+        if part != "transfer" or taken.any():
+            ax.hlines(rows, starts[part], starts[part] + taken, colors=color, linewidth=width, label=name)
     first, finish = (requests[column].to_numpy(float) for column in ("first_token", "finish"))
     name, color = DECODE
     ax.hlines(rows, first, finish, colors=color, linewidth=width, label=name)

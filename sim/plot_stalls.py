@@ -10,7 +10,7 @@ from sim.plot_style import BLUE, GREEN, ORANGE, bound_line, figure, label, legen
 from sim.plotted import PlottedRun, Runs, named
 
 Floats = NDArray[np.float64]
-Points = tuple[Floats, Floats, Floats]  # encoder tokens, prefill tokens, duration in ms
+Points = tuple[Floats, Floats, Floats, Floats]  # encoder tokens, prefill tokens, duration and encoding in ms
 
 RASTER = 600  # points closer than this part of an axis cover one another and are drawn once
 PANEL = 2.1  # height in inches where there are several
@@ -52,18 +52,20 @@ def _subtitle(runs: Runs) -> str:
 def _points(run: PlottedRun) -> Points:
     carried = run.iterations[run.iterations["num_decodes"] > 0]
     tokens, prefill = (carried[column].to_numpy(float) for column in ("encoder_tokens", "num_prefill_tokens"))
-    return tokens, prefill, (carried["end"] - carried["start"]).to_numpy(float) * 1e3
+    encode = carried["encode"].to_numpy(float) * 1e3  # also of items launched before, on a side stream
+    return tokens, prefill, (carried["end"] - carried["start"]).to_numpy(float) * 1e3, encode
 
 
 def _panel(ax: Axes, run: PlottedRun, points: Points, widest: float, longest: float) -> None:
-    tokens, prefill, duration = points
+    tokens, prefill, duration, encode = points
+    encoding = (tokens > 0) | (encode > 0)
     ax.set_xlim(-0.015 * widest, widest * 1.03)
     if not tokens.size:
         say(ax, "no decodes")
     raster = (widest, max(longest, 1e-9))
-    _scatter(ax, tokens, duration, (tokens == 0) & (prefill == 0), raster, "decodes alone", GREEN)
-    _scatter(ax, tokens, duration, (tokens == 0) & (prefill > 0), raster, "with prefill", BLUE)
-    _scatter(ax, tokens, duration, tokens > 0, raster, "with encoding", ORANGE)
+    _scatter(ax, tokens, duration, ~encoding & (prefill == 0), raster, "decodes alone", GREEN)
+    _scatter(ax, tokens, duration, ~encoding & (prefill > 0), raster, "with prefill", BLUE)
+    _scatter(ax, tokens, duration, encoding, raster, "with encoding", ORANGE)
     bound_line(ax, run.slo.itl and run.slo.itl * 1e3, "ITL SLO {} ms", top=longest)
     thousands(ax)
     thousands(ax, "x", whole=True)

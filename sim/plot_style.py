@@ -33,6 +33,7 @@ STAGES = {
     "reservation_wait": ("row reservation", PURPLE),
     "encoder_budget_wait": ("encoder budget or rows", VERMILION),
     "encode": ("encode", ORANGE),
+    "transfer": ("transfer", SKY),
     "prefill": ("prefill", BLUE),
     "other": ("other: KV blocks, others' encoding, host", SAND),
 }

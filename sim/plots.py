@@ -13,7 +13,7 @@ from sim.plot_requests import MAX_REQUESTS, request_gantt
 from sim.plot_stalls import stalls
 from sim.plot_style import save
 from sim.plot_timeline import iteration_timeline, occupancy
-from sim.plotted import PlottedRun, Runs
+from sim.plotted import PlottedRun, Runs, views
 
 __all__ = [
     "PlottedRun",
@@ -42,8 +42,9 @@ def _figures(runs: Runs) -> Iterator[tuple[str, Figure]]:
     yield "ttft_breakdown", ttft_breakdown(runs)
     yield "stalls", stalls(runs)
     for (label, run), suffix in zip(runs, suffixes([label for label, _ in runs]), strict=True):
-        yield f"iteration_timeline{suffix}", iteration_timeline(label, run)
-        yield f"occupancy{suffix}", occupancy(label, run)
+        for engine, view in views(run):
+            yield f"iteration_timeline{suffix}{engine}", iteration_timeline(label, view)
+            yield f"occupancy{suffix}{engine}", occupancy(label, view)
         if len(run.requests) <= MAX_REQUESTS:
             yield f"request_gantt{suffix}", request_gantt(label, run)
 

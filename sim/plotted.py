@@ -1,7 +1,7 @@
 """What plots ask of a run, and how its headline calls it."""
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import pandas as pd
 
@@ -16,6 +16,8 @@ class PlottedRun(Protocol):
     @property
     def name(self) -> str: ...
     @property
+    def origin(self) -> str: ...
+    @property
     def requests(self) -> pd.DataFrame: ...
     @property
     def iterations(self) -> pd.DataFrame: ...
@@ -27,15 +29,38 @@ class PlottedRun(Protocol):
     def limits(self) -> Limits: ...
 
 
+@runtime_checkable
+class OneEngine(PlottedRun, Protocol):
+    """One engine of a run of several."""
+
+    engine: str
+
+
+@runtime_checkable
+class SeveralEngines(Protocol):
+    """A run of several."""
+
+    def views(self) -> Sequence[OneEngine]: ...
+
+
 Runs = Sequence[tuple[str, PlottedRun]]
 
 
 def named(what: str, runs: Runs) -> str:
-    """A headline with the names of the scenarios."""
+    """A headline with the names of the scenarios, and whether that is simulated or measured."""
     names = ", ".join(dict.fromkeys(run.name for _, run in runs))
-    return f"{what}: {names if len(names) <= 60 else names[:57] + '...'}" if names else what
+    origins = " and ".join(dict.fromkeys(run.origin for _, run in runs))
+    return f"{what}: {names if len(names) <= 60 else names[:57] + '...'}, {origins}" if names else what
 
 
 def of_variant(what: str, label: str, run: PlottedRun) -> str:
     """A headline with the name of the scenario and what tells this run from the others."""
-    return named(what, [(label, run)]) + ("" if run.name in label.split() else f", {label}")
+    engine = f", {run.engine}" if isinstance(run, OneEngine) else ""
+    return named(what, [(label, run)]) + ("" if run.name in label.split() else f", {label}") + engine
+
+
+def views(run: PlottedRun) -> Sequence[tuple[str, PlottedRun]]:
+    """What is drawn over time: the run itself, or each of its engines by itself, with its name."""
+    if not isinstance(run, SeveralEngines):
+        return [("", run)]
+    return [(f"-{view.engine}", view) for view in run.views()]

@@ -3,10 +3,11 @@
 import hashlib
 from difflib import get_close_matches
 from pathlib import Path
+from typing import Annotated
 
-from pydantic import PrivateAttr, ValidationError
+from pydantic import Field, PrivateAttr, ValidationError, ValidationInfo
 
-from sim.figures import Coefficients, Corrections, Device, HeldOut, Memory, Range, Source
+from sim.figures import Coefficients, Corrections, Device, HeldOut, Memory, Range, Source, Stated
 from workloads.errors import InputError
 from workloads.frozen import Frozen
 
@@ -27,12 +28,21 @@ class Profile(Frozen):
     range: Range
     held_out: HeldOut
     memory: Memory
+    interference: Stated[Annotated[float, Field(ge=1, le=100)]] | None = None  # of a side stream, both ways
     _digest: str = PrivateAttr(default="")
 
     @property
     def digest(self) -> str:
         """SHA-256 of the file it was read from; empty for a profile that was not read from one."""
         return self._digest
+
+
+def existing_profile(value: str, info: ValidationInfo) -> str:
+    """A scenario's. A JSON file's path starts at the scenario's folder, as that of a trace does."""
+    base = (info.context or {}).get("base")
+    path = str((Path(base) / value).resolve()) if base is not None and value.endswith(".json") else value
+    load_profile(path)
+    return path
 
 
 def load_profile(name_or_path: str | Path, root: Path = REPOSITORY) -> Profile:

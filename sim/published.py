@@ -23,6 +23,7 @@ METRICS = (
     *("total_cached_tokens", "prefix_cache_hit_rate"),
     *("total_encoder_tokens", "encoder_busy_fraction", "engine_busy_fraction"),
     *("max_kv_blocks_used", "max_encoder_rows_held", "allocation_failures", "peak_encoder_bytes"),
+    *("transferred_embedding_bytes", "transferred_kv_bytes", "link_busy_fraction"),
 )
 
 

@@ -14,7 +14,8 @@ import pyarrow.parquet as pq
 
 from sim.iteration_pieces import COLUMNS, TIMES
 from sim.live_output import LIVE, PLANS
-from sim.plan_log import PlanLine, parsed, read_texts
+from sim.plan_line import PlanLine
+from sim.plan_log import parsed, read_texts
 from sim.request_log import RequestLog
 from sim.scenario import Scenario
 from sim.world import Resolved, resolve
@@ -117,7 +118,8 @@ def _json(path: Path, needed: Mapping[str, type]) -> Mapping[str, Any]:
 
 
 def _iterations(path: Path) -> pd.DataFrame:
-    return _table(path, pd.DataFrame({name: pd.Series(dtype=float if name in TIMES else int) for name in COLUMNS}))
+    like = {name: pd.Series(dtype=float if name in TIMES else int) for name in COLUMNS}
+    return _table(path, pd.DataFrame(like | {"engine": pd.Series(dtype="category")}))
 
 
 def _table(path: Path, like: pd.DataFrame) -> pd.DataFrame:
@@ -128,6 +130,8 @@ def _table(path: Path, like: pd.DataFrame) -> pd.DataFrame:
         raise InputError(f"{path}: is missing") from None
     except (OSError, pa.ArrowException, ValueError) as error:
         raise InputError(f"{path}: is not a whole Parquet file: {' '.join(str(error).split())}") from None
+    if "request_id" in table and table["request_id"].duplicated().any():
+        raise InputError(f"{path}: a request_id stands there twice")
     kinds, wanted = ({str(name): _kind(frame[name]) for name in frame} for frame in (table, like))
     if kinds != wanted:
         name = next(name for name in {**wanted, **kinds} if kinds.get(name) != wanted.get(name))

@@ -1,6 +1,7 @@
 """Follows a run: one row for every iteration and every request, and the tokens' times in between."""
 
 from collections.abc import Callable
+from operator import attrgetter
 
 from policies.plan import IterationPlan
 from policies.request_state import RequestState
@@ -11,6 +12,8 @@ from sim.iteration_log import IterationLog
 from sim.request_log import RequestLog
 from sim.served import ServedRequest, served
 
+DONE = attrgetter("done")  # the event that a client waits for, if one does
+
 
 class Recorder:
     """Called by the engine around each iteration, in this order: planned, iterated, completed."""
@@ -20,6 +23,7 @@ class Recorder:
         self.requests = RequestLog()
         self.decisions = Decisions()
         self.under_way: dict[ServedRequest, None] = {}
+        self.clients_wait = True  # for answers; in an open loop none does
         self._progress = progress
 
     def arrive(self, request: ServedRequest) -> None:
@@ -71,17 +75,20 @@ class Recorder:
     def _label_blocked(self, plan: IterationPlan, total: int, encode: int) -> None:
         """The rest of the iteration, after what was labelled already; not yet admitted requests stay in the queue."""
         encoding = self._encoding(plan) if encode else {}
+        running = {request for request, _ in plan.prefill}  # refused an item for later, they run all the same
         for request in served(plan.blocked):
-            if request.first_token < 0 <= request.admitted:
-                waited = total - encode if request in encoding else total
-                if plan.blocked[request].why == "reservation":
-                    request.reservation_wait += waited
-                else:
-                    request.budget_wait += waited
+            if request.first_token < 0 <= request.admitted and request not in running:
+                self._add_wait(plan, request, total - encode if request in encoding else total)
+
+    def _add_wait(self, plan: IterationPlan, request: ServedRequest, elapsed: int) -> None:
+        if plan.blocked[request].why == "reservation":
+            request.reservation_wait += elapsed
+        else:
+            request.budget_wait += elapsed
 
     def is_awaited(self, completed: Completed) -> bool:
         """Whether a client waits for one of those who leave."""
-        return any(request.done is not None for request in served([*completed.finished, *completed.failed]))
+        return self.clients_wait and (any(map(DONE, completed.finished)) or any(map(DONE, completed.failed)))
 
     def completed(self, completed: Completed, outcome: Outcome, now: int) -> None:
         """After `complete`: tokens, and who is done."""

@@ -119,11 +119,10 @@ def encoder_terms(rows: pd.DataFrame) -> Floats:
 
 
 def prefill_terms(rows: pd.DataFrame) -> Floats:
-    """A query attends to cached + chunk / 2 tokens on average.
+    """A query attends to cached + chunk / 2 tokens on average, or to half the prompt where there is one.
 
-    That is half the prompt where a chunk lies anywhere in it: in rows with a prompt and nothing cached, as published
-    mixed timings have them. Rows of a calibration say what was cached, and a prompt only where they are of several
-    chunks: of one in which a query attends to as much on average.
+    Published mixed rows have a prompt, in which the chunk lies anywhere, and nothing cached. So have rows of a
+    calibration whose chunk stands for several; of a single chunk they say what was cached.
     """
     anywhere = (rows.prompt > 0) & (rows.cached == 0)
     middle = np.where(anywhere, rows.prompt / 2, rows.cached + rows.chunk / 2)

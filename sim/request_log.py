@@ -12,7 +12,9 @@ FIELDS = (
     *("prompt_tokens", "output_tokens", "num_items", "encoder_tokens", "embeds"),
     *("encode", "prefill", "reservation_wait", "encoder_budget_wait"),
     *("num_encodes", "num_cache_hits", "num_cached_tokens", "num_preemptions", "status", "reason"),
+    *("transfer", "requeued", "engine"),
 )
+ONLY = "0"  # the engine's name, where there is no other
 SEGMENT = 6  # first token, next decode step, steps, tokens in the KV, continues the segment before, finished
 
 
@@ -22,7 +24,8 @@ class RequestLog:
     def __init__(self) -> None:
         self._rows = Ledger()  # FIELDS of each request, flat
         self._size = 0
-        self._texts: dict[str, int] = {"": 0}
+        self._texts: dict[str, int] = {"": 0, ONLY: 1}
+        self._only = 1
         self._segments = Ledger()  # SEGMENT of each stretch of decoding, flat
 
     def __len__(self) -> int:
@@ -61,7 +64,10 @@ class RequestLog:
                 request.num_cached_tokens,
                 request.num_preemptions,
                 self._code(request.status),
-                self._code(request.reason),
+                self._code(request.reason) if request.reason else 0,
+                request.transfer,
+                request.requeued,
+                self._code(">".join(request.path)) if request.path else self._only,
             ]
         )
 
@@ -129,6 +135,7 @@ class RequestLog:
                 **{name: column[name] for name in FIELDS[15:19]},
                 "status": texts[column["status"]].astype(str),
                 "reason": texts[column["reason"]].astype(str),
+                "engine": texts[column["engine"]].astype(str),
             },
             copy=False,
         )
@@ -144,11 +151,12 @@ def _seconds(nanoseconds: NDArray[np.int64]) -> NDArray[np.float64]:
 
 
 def _parts(column: dict[str, NDArray[np.int64]], ttft: NDArray[np.int64]) -> dict[str, NDArray[np.int64]]:
-    """Where the time to first token went: in whole nanoseconds the seven parts add up to it."""
+    """Where the time to first token went: in whole nanoseconds the eight parts add up to it."""
+    labelled = ("encode", "transfer", "prefill", "reservation_wait", "encoder_budget_wait")
     parts = {
         "preparation": _between(column["arrival"], column["prepared"]),
-        "queue_wait": _between(column["prepared"], column["admitted"]),
-        **{name: column[name] for name in ("encode", "prefill", "reservation_wait", "encoder_budget_wait")},
+        "queue_wait": _between(column["prepared"], column["admitted"]) + column["requeued"],
+        **{name: column[name] for name in labelled},
     }
     known = sum(np.maximum(part, 0) for part in parts.values())
     parts["other"] = np.where(ttft < 0, -1, ttft - known)

@@ -11,18 +11,20 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from policies.limits import Limits
+from sim.engine_use import EngineUse
 from sim.iteration_pieces import COLUMNS, Columns
 from sim.itl import pooled_itl
 from sim.metrics import load_verdict, summarise
+from sim.request_log import ONLY
 from sim.samples import WeightedSample
 from sim.slo import SLO
 from sim.world import World
 
-SUMMARISED = ("end", "encode", "compute", "host", "encoder_tokens", "kv_blocks_used", "encoder_rows_held")
-
 
 class Run:
     """What a simulation gives back. Tables have seconds, the summary has milliseconds where its keys say so."""
+
+    engines: tuple[str, ...] = (ONLY,)  # their names
 
     def __init__(self, world: World, *, verdict: str, notes: list[str], blockers: dict[int, str]) -> None:
         self.scenario = world.scenario  # resolved: every budget a number
@@ -35,6 +37,7 @@ class Run:
         self.decisions = world.recorder.decisions.digest  # equal where no plan ever differed
         self.allocation_failures = world.backend.allocation_failures
         self.peak_encoder_bytes = world.backend.peak_encoder_bytes
+        self.spans = world.spans()
         self.num_iterations = world.recorder.iterations.num_iterations
         self._log = world.recorder.iterations
         self._requests = world.recorder.requests
@@ -73,7 +76,11 @@ class Run:
         """One row an iteration; empty where the scenario does not keep them."""
         pieces = list(self.iteration_pieces())
         columns = {name: np.concatenate([p[name] for p in pieces] or [np.zeros(0)]) for name in COLUMNS}
-        return pd.DataFrame(columns, copy=False)
+        table = pd.DataFrame(columns, copy=False)
+        given = [piece.get("engine", np.zeros(len(piece["start"]), np.int16)) for piece in pieces]
+        numbers = np.concatenate(given or [np.zeros(0)]).astype(np.int16)
+        table["engine"] = pd.Categorical.from_codes(numbers, pd.Index(self.engines))
+        return table
 
     @cached_property
     def itl_sample(self) -> WeightedSample:
@@ -93,21 +100,34 @@ class Run:
         """Ids of finished requests, their segments in the same order (see `sim.itl`), ends of decode steps (ns)."""
         return self._requests.finished_ids(), self._requests.segments(), self._log.decode_log()[0]
 
+    def _use(self, start: float) -> EngineUse:
+        return self._log.use(self._crossings, start)
+
     @cached_property
     def summary(self) -> dict[str, Any]:
         """vLLM's `bench serve` keys, and those of encoder and cache."""
+        return self._summary()
+
+    def _decode_log(self) -> tuple[NDArray[np.int64], NDArray[Any]]:
+        """When how many tokens were decoded."""
+        return self._log.decode_log()
+
+    def _summary(self) -> dict[str, Any]:
         measure = self.scenario.measure
         figures = summarise(
             self.requests,
             self.itl_sample,
-            iterations=list(self.iteration_pieces(SUMMARISED)) if measure.iterations else None,
+            engine=self._use if measure.iterations else None,
             slo=self.slo,
             warmup_requests=measure.warmup_requests,
             warmup=measure.warmup,
-            decode_steps=self._log.decode_log(),
+            decode_steps=self._decode_log(),
+            num_engines=len(self.engines),
+            spans=self.spans,
         )
         memory = {"allocation_failures": self.allocation_failures, "peak_encoder_bytes": self.peak_encoder_bytes}
-        return {**figures, **memory}
+        sent = {"transferred_embedding_bytes": 0, "transferred_kv_bytes": 0, "link_busy_fraction": None}
+        return {**sent, **figures, **memory}
 
     @cached_property
     def load(self) -> str | None:

@@ -10,11 +10,14 @@ from typing import Any
 
 from sim.clock import now
 from sim.engine import OutOfMemoryError
+from sim.heap import reuse_large_arrays
 from sim.interrupts import between_events
+from sim.pool_result import PooledRun
+from sim.pool_world import PooledWorld
 from sim.result import Run
 from sim.scenario import Scenario
-from sim.stalled import blockers
 from sim.world import Resolved, World, resolve
+from sim.worlds import world_of
 from workloads.errors import InputError
 from workloads.frozen import LATEST
 
@@ -43,11 +46,12 @@ def simulate(scenario: Scenario, *, progress: Progress | None = None) -> Run:
 
 def simulate_resolved(checked: Resolved, *, progress: Progress | None = None) -> Run:
     """As `simulate`, of a scenario that has been resolved before."""
-    return serve(World(checked.scenario, checked.profile, progress), checked.notes)
+    return serve(world_of(checked, progress), checked.notes)
 
 
 def serve(world: World, notes: list[str]) -> Run:
     """A world from its first event to its last, whatever executes in it."""
+    reuse_large_arrays()
     verdict = "finished"
     try:
         with _few_collections(), between_events(world.env):
@@ -63,15 +67,16 @@ def serve(world: World, notes: list[str]) -> Run:
     if verdict == "finished" and world.recorder.under_way:
         verdict = "stalled"
     blocked = _close(world, verdict)
-    return Run(world, verdict=verdict, notes=notes, blockers=blocked)
+    told: dict[str, Any] = {"verdict": verdict, "notes": notes, "blockers": blocked}
+    return PooledRun(world, **told) if isinstance(world, PooledWorld) else Run(world, **told)
 
 
 def _close(world: World, verdict: str) -> dict[int, str]:
     """Whoever is left gets a row that says so, with its blocker if nothing could happen any more."""
     status = "stalled" if verdict == "stalled" else "unfinished"
-    reasons = blockers(world.state, world.scenario.policy) if verdict == "stalled" else {}
+    reasons = world.blockers() if verdict == "stalled" else {}
     for request in list(world.recorder.under_way):
-        world.recorder.leave_unfinished(request, status, reasons.get(request, f"the run was {verdict}"))
+        world.leave_unfinished(request, status, reasons.get(request, f"the run was {verdict}"))
     return {request.id: reason for request, reason in reasons.items()}
 
 

@@ -28,6 +28,15 @@ def check_same(run: RecordedRun, live: RecordedLive) -> list[str]:
     return [f"{path}: {ours} simulated, {theirs} live" for path, (ours, theirs) in differs.items()]
 
 
+def check_profile(live: RecordedLive) -> None:
+    """Where the cost model told the time it must be the same still. Raises InputError if it is not."""
+    then = live.about.get("profile")
+    digest = then.get("digest") if isinstance(then, Mapping) else None
+    if live.clock == "model" and digest != live.resolved.profile.digest:
+        name = live.resolved.scenario.profile
+        raise InputError(f"{live.folder}: profile {name} has changed since it told the time of this run; replay again")
+
+
 def differences(ours: Scenario, theirs: Scenario) -> dict[str, tuple[str, str]]:
     """Dotted paths with both values, as YAML has them; of what changes what happens."""
     one, other = _flat(ours.model_dump()), _flat(theirs.model_dump())

@@ -7,13 +7,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, Field, ValidationInfo
+from pydantic import AfterValidator, Field
 
 from policies import AnyPolicy
 from policies.limits import Limits
 from sim.files import usable
 from sim.front_end import FrontEnd
-from sim.profiles import load_profile
+from sim.pools import Pools
+from sim.profiles import existing_profile
 from sim.published import Published
 from sim.scenario_file import load
 from sim.slo import SLO
@@ -33,14 +34,6 @@ def _name(value: str) -> str:
             f"names a folder: at most 80 letters, digits and . _ + -, a letter or digit first, not {value!r}"
         )
     return value
-
-
-def _profile(value: str, info: ValidationInfo) -> str:
-    """One that exists. A JSON file's path starts at the scenario's folder, as that of a trace does."""
-    base = (info.context or {}).get("base")
-    path = str((Path(base) / value).resolve()) if base is not None and value.endswith(".json") else value
-    load_profile(path)
-    return path
 
 
 class Clients(Frozen):
@@ -70,10 +63,13 @@ class Scenario(Frozen):
     name: Annotated[str, AfterValidator(_name)] = "scenario"  # left out: the file's
     seed: Annotated[int, Field(ge=0, le=2**62)] = 0
     model: Model
-    profile: Annotated[str, AfterValidator(_profile)]  # `<device>/<model>` in scenarios/profiles, or a JSON file
+    profile: Annotated[
+        str, AfterValidator(existing_profile)
+    ]  # `<device>/<model>` in scenarios/profiles, or a JSON file
     workload: AnyWorkload
     policy: AnyPolicy
     engine: Limits = Limits()
+    pools: Pools | None = None  # left out: one engine
     front_end: FrontEnd = FrontEnd()
     clients: Clients = Clients()
     slo: SLO = SLO()

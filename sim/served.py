@@ -1,7 +1,7 @@
 """A request as the simulator follows it: when it passed what, and where its time to first token went."""
 
 from collections.abc import Iterable
-from typing import cast
+from typing import Any
 
 import simpy
 
@@ -16,6 +16,11 @@ class ServedRequest(RequestState):
 
     prepared = admitted = first_token = finish = NEVER
     encode = prefill = reservation_wait = budget_wait = 0  # parts of the time to first token
+    transfer = requeued = 0  # more of them: on the way to another engine; in the queues of engines after the first
+    entered = NEVER  # when it came to the engine after the first one
+    path: tuple[str, ...] = ()  # engines it came to, where there are several
+    engine: Any = None  # where it is, or to which it goes
+    parcel: Any = None  # while it is on the way from one engine to another
     status = ""  # empty while it is under way
     reason = ""
     done: simpy.Event | None = None  # for a client that waits for the answer
@@ -29,4 +34,4 @@ class ServedRequest(RequestState):
 
 def served(requests: Iterable[RequestState]) -> Iterable[ServedRequest]:
     """The same requests: an engine's state holds none but those that were delivered to it."""
-    return cast("Iterable[ServedRequest]", requests)
+    return requests  # type: ignore[return-value]

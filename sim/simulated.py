@@ -1,14 +1,18 @@
 """The simulated world: the cost model tells the time, the memory ledger what fits."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
+from policies.encode_only import EncodeState
 from policies.plan import IterationPlan
 from policies.request_state import RequestState
 from policies.serving import ServingState
 from policies.units import in_bytes
 from sim.backend import Outcome
 from sim.cost_model import CostModel
+from sim.decode_run import SHIFT
 from sim.memory import MemoryLedger
+from sim.profiles import Profile
+from workloads.models import VisionLanguageModel
 
 
 class SimulatedBackend:
@@ -32,7 +36,7 @@ class SimulatedBackend:
             compute = cost.compute((), plan.num_decodes, plan.context_tokens)
             return Outcome(cost.host, 0, compute, cost.host + compute)
         run, total = cost.decode_run(plan.num_decodes, plan.context_tokens, max_iterations, horizon)
-        return Outcome(cost.host, 0, run[0] - cost.host, total, run)
+        return Outcome(cost.host, 0, (run.first >> SHIFT) - cost.host, total, run)
 
     def wait(self, handle: Outcome) -> Outcome:
         return handle
@@ -42,8 +46,9 @@ class SimulatedBackend:
         failed: Sequence[RequestState] = ()
         if plan.encode:
             failed = self._without_memory(plan)
-            encode = 0 if failed else cost.encode(*frames(plan))
-        chunks = [(tokens, r.num_computed_tokens) for r, tokens in plan.prefill if not failed or r not in failed]
+            encode = 0 if failed else sum(cost.encode(*frames(call)) for call in plan.encoder_calls())
+        prefill = [(r, tokens) for r, tokens in plan.prefill if r not in failed] if failed else plan.prefill
+        chunks = [(tokens, r.num_computed_tokens) for r, tokens in prefill]
         compute = cost.compute(chunks, plan.num_decodes, plan.context_tokens)
         total = cost.host + encode + compute
         return Outcome(cost.host, encode, compute, total, None, failed, self._shortage(plan) if failed else "")
@@ -51,9 +56,10 @@ class SimulatedBackend:
     def _without_memory(self, plan: IterationPlan) -> Sequence[RequestState]:
         """Owners of the batch's outputs if it does not fit beside what the cache holds, else nobody."""
         rows = self.state.cache.resident_rows
-        used = self.ledger.encoder_activations(plan.encoder_tokens) + rows * self.row_bytes
+        tokens = largest_call(plan)
+        used = self.ledger.encoder_activations(tokens) + rows * self.row_bytes
         self.peak_encoder_bytes = max(self.peak_encoder_bytes, used)
-        if not self.ledger.overflow(self.kv_bytes, plan.encoder_tokens, rows, self.row_bytes):
+        if not self.ledger.overflow(self.kv_bytes, tokens, rows, self.row_bytes):
             return ()
         self.allocation_failures += 1
         keys = {request.keys[index] for request, index in plan.encode}
@@ -62,7 +68,7 @@ class SimulatedBackend:
 
     def _shortage(self, plan: IterationPlan) -> str:
         """How much is missing, and what to change."""
-        tokens, rows = plan.encoder_tokens, self.state.cache.resident_rows
+        tokens, rows = largest_call(plan), self.state.cache.resident_rows
         missing = self.ledger.overflow(self.kv_bytes, tokens, rows, self.row_bytes)
         return (
             f"out of memory: encoding {tokens:,} tokens beside {rows:,} rows needs {in_bytes(missing)} more than the "
@@ -71,10 +77,32 @@ class SimulatedBackend:
         )
 
 
-def frames(plan: IterationPlan) -> tuple[int, int]:
+class EncodeBackend(SimulatedBackend):
+    """Of an engine that only encodes: whom it hands over costs it nothing."""
+
+    def launch(self, plan: IterationPlan, max_iterations: int, horizon: int) -> Outcome:
+        outcome = self._mixed(plan)
+        return outcome._replace(compute=0, total=outcome.host + outcome.encode)
+
+
+def simulated_backend(profile: Profile, state: ServingState, model: VisionLanguageModel) -> SimulatedBackend:
+    """For a device of its own. An engine that only encodes has no KV pool on it."""
+    kind = EncodeBackend if isinstance(state, EncodeState) else SimulatedBackend
+    pool, blocks = state.pool, 0 if kind is EncodeBackend else state.pool.num_blocks
+    kv_bytes = blocks * pool.block_size * model.kv_bytes_per_token
+    cost, ledger = CostModel.from_profile(profile), MemoryLedger.from_profile(profile)
+    return kind(cost, state, ledger, kv_bytes=kv_bytes, row_bytes=model.embedding_row_bytes)
+
+
+def largest_call(plan: IterationPlan) -> int:
+    """Encoder tokens of the plan's largest encoder call."""
+    return max(sum(request.items[index].encoder_tokens for request, index in call) for call in plan.encoder_calls())
+
+
+def frames(call: Iterable[tuple[RequestState, int]]) -> tuple[int, int]:
     """Sum and sum of squares of the encoder tokens of every frame to encode: attention stays within a frame."""
     tokens = squares = 0
-    for request, index in plan.encode:
+    for request, index in call:
         num_frames, height, width = request.items[index].grid
         frame = height * width
         tokens += num_frames * frame

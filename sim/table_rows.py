@@ -38,6 +38,7 @@ ROWS = (
     Row("encoder busy (%)", "encoder_busy_fraction", scale=100, always=False),
     Row("encoder-cache hits", "encoder_cache_hits", "{:,}", always=False),
     Row("prefix-cache hits (%)", "prefix_cache_hit_rate", scale=100, always=False),
+    Row("link busy (%)", "link_busy_fraction", scale=100, always=False),
     Row("preemptions", "num_preemptions", "{:,}", always=False),
     Row("allocation failures", "allocation_failures", "{:,}", always=False),
 )

@@ -96,6 +96,7 @@ def _terms(rows: pd.DataFrame, knee: float, power: float) -> Floats:
     return np.column_stack([gemm, tokens, prefill, decode])
 
 
+@np.errstate(all="ignore")  # what overflows is refused with the coefficients
 def _solve(terms: Floats, rows: pd.DataFrame) -> tuple[Floats, float]:
     """Coefficients that are not negative, and how far off they leave it: rows, sums of stages, ridge."""
     measured, weight = rows.total_ms.to_numpy(), weights(rows)

@@ -9,7 +9,8 @@ from policies.plan import IterationPlan
 from policies.request_state import RequestState
 from sim.backend import AccountingBackend, Outcome
 from sim.differences import Difference, fields_that_differ
-from sim.plan_log import PlanLine, PlanLines, PlanLog
+from sim.plan_line import PlanLine
+from sim.plan_log import PlanLines, PlanLog
 from sim.result import Run
 from sim.run import serve
 from sim.world import Resolved, World

@@ -1,66 +1,39 @@
-"""Builds what a scenario describes: resolved limits, and an engine with its backend, front end and clients."""
+"""What a scenario describes, ready to run: an engine with its backend, front end and clients."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Protocol
 
 import numpy as np
 import simpy
 
-from policies.limits import MAX_BLOCKS, Limits
+from policies.prefix_state import state_type
+from policies.request_state import RequestState
 from policies.serving import ServingState
 from sim.backend import AccountingBackend
 from sim.clients import open_loop, start_users
 from sim.clock import now
-from sim.cost_model import CostModel
 from sim.engine import Engine
-from sim.front_end import FrontEnd, Preparation
-from sim.memory import MemoryLedger
-from sim.profiles import Profile, load_profile
+from sim.front_end import Preparation
+from sim.profiles import Profile
 from sim.recorder import Recorder
+from sim.resolve import Resolved, resolve
 from sim.scenario import Scenario
 from sim.served import ServedRequest
-from sim.simulated import SimulatedBackend
+from sim.simulated import simulated_backend
+from sim.stalled import blockers
 from workloads.request import Request
 
-
-class Resolved(NamedTuple):
-    """A scenario with every default filled in, and what had to be changed, one line each."""
-
-    scenario: Scenario
-    profile: Profile
-    notes: list[str]
+__all__ = ["Resolved", "Server", "World", "resolve"]
 
 
-def resolve(scenario: Scenario) -> Resolved:
-    """Budgets, cache rows and KV blocks as numbers; a resolved scenario resolves to itself."""
-    profile, model = load_profile(scenario.profile), scenario.model
-    largest = scenario.workload.largest_item(seed=scenario.seed, model=model)
-    row_bytes = model.embedding_row_bytes
-    limits, notes = scenario.policy.resolve(scenario.engine, largest_item=largest, row_bytes=row_bytes)
-    if limits.num_kv_blocks is None:
-        limits = limits.model_copy(update={"num_kv_blocks": _kv_blocks(scenario, limits, profile)})
-    if largest is not None and scenario.front_end == FrontEnd():
-        notes.append("front_end costs nothing: images are prepared in no time")
-    if profile.model != model.name:
-        notes.append(f"priced as {profile.model}: profile {scenario.profile} was not measured on {model.name}")
-    return Resolved(scenario.model_copy(update={"engine": limits}), profile, notes)
+class Server(Protocol):
+    """What stands behind the front end."""
 
+    def deliver(self, request: ServedRequest) -> None: ...
 
-def _kv_blocks(scenario: Scenario, limits: Limits, profile: Profile) -> int:
-    """What an engine that profiles its encoder leaves for the KV cache; none did before budgets."""
-    model, ledger = scenario.model, MemoryLedger.from_profile(profile)
-    tokens, rows = limits.encoder_max_num_tokens, limits.encoder_cache_rows
-    per_unit = model.merge_size**2 if limits.encoder_budget_unit == "embeds" else 1
-    blocks = ledger.num_kv_blocks(
-        limits.free_gpu_memory_fraction,
-        limits.block_size,
-        model.kv_bytes_per_token,
-        boundary_encoder_tokens=tokens * per_unit if isinstance(tokens, int) else 0,
-        encoder_cache_bytes=rows * model.embedding_row_bytes if isinstance(rows, int) else 0,
-    )
-    return min(blocks, MAX_BLOCKS)
+    def cancel(self, request: ServedRequest, reason: str) -> None: ...
 
 
 class World:
@@ -69,47 +42,67 @@ class World:
     Another world overrides what differs there: the environment, the engine or the backend.
     """
 
-    engine_type = Engine
+    engine_type: type[Engine] = Engine
+    state_type: type[ServingState] = ServingState
+    recorder_type: type[Recorder] = Recorder
     stepwise = False  # one iteration at a time, whatever the scenario says
     origin = "simulated"  # what its figures are, as tables label them
 
     def __init__(self, scenario: Scenario, profile: Profile, progress: Callable[[int], None] | None = None) -> None:
         self.scenario = scenario
         self.profile = profile
+        self.progress = progress
         self.env = self._environment()
-        self.recorder = Recorder(keep_iterations=scenario.measure.iterations, progress=progress)
-        self.state = ServingState(scenario.engine, scenario.policy.queue_key)
-        self.backend = self._backend()
-        self.engine = self.engine_type(
-            self.env,
-            self.state,
-            scenario.policy,
-            self.backend,
-            self.recorder,
-            fast_path=scenario.simulation.fast_path and not self.stepwise,
-            end_when_out_of_memory=scenario.simulation.out_of_memory == "end_run",
-        )
-        self._preparation = Preparation(self.env, scenario.front_end, self.engine.deliver)
+        self.server = self._server()
+        self._preparation = Preparation(self.env, scenario.front_end, self.server.deliver)
         self._timeout = round((scenario.clients.timeout or 0) * 1e9)
-        self._start_clients(scenario)
+        self._start_clients()
+
+    def spans(self) -> dict[str, list[tuple[int, int]]]:
+        """When something was busy (ns) that iterations do not tell of, by the summary's figure of it."""
+        return {}
 
     @property
     def source(self) -> str:
         """Where its times come from, in a line."""
         return f"simulated with the costs of {self.scenario.profile}, {self.profile.label}"
 
+    def blockers(self) -> dict[RequestState, str]:
+        """Whom a run that stalled leaves waiting for what."""
+        return blockers(self.state, self.scenario.policy, now(self.env))
+
+    def leave_unfinished(self, request: ServedRequest, status: str, reason: str) -> None:
+        """The run is over and the request is not."""
+        self.recorder.leave_unfinished(request, status, reason)
+
     def _environment(self) -> simpy.Environment:
         return simpy.Environment(0)
 
-    def _backend(self) -> AccountingBackend:
-        limits, model = self.scenario.engine, self.scenario.model
-        kv_bytes = self.state.pool.num_blocks * limits.block_size * model.kv_bytes_per_token
-        cost, ledger = CostModel.from_profile(self.profile), MemoryLedger.from_profile(self.profile)
-        return SimulatedBackend(cost, self.state, ledger, kv_bytes=kv_bytes, row_bytes=model.embedding_row_bytes)
+    def _server(self) -> Server:
+        scenario = self.scenario
+        self.recorder = self.recorder_type(keep_iterations=scenario.measure.iterations, progress=self.progress)
+        self.state = state_type(self.state_type, scenario.engine)(scenario.engine, scenario.policy.queue_key)
+        self.backend = self._backend()
+        self.engine = self.engine_type(
+            self.env, self.state, scenario.policy, self.backend, self.recorder, **self._engine_options()
+        )
+        return self.engine
 
-    def _start_clients(self, scenario: Scenario) -> None:
+    def _engine_options(self) -> dict[str, bool]:
+        settings = self.scenario.simulation
+        return {
+            "fast_path": settings.fast_path and not self.stepwise,
+            "end_when_out_of_memory": settings.out_of_memory == "end_run",
+        }
+
+    def _backend(self) -> AccountingBackend:
+        return simulated_backend(self.profile, self.state, self.scenario.model)
+
+    def _start_clients(self) -> None:
+        scenario = self.scenario
         requests = scenario.workload.requests(seed=scenario.seed, model=scenario.model)
         users = scenario.workload.closed_loop
+        self.recorder.clients_wait = users is not None
         if users is None:
             self.env.process(open_loop(self.env, requests, self.send))
         else:
@@ -122,6 +115,6 @@ class World:
         self.recorder.arrive(served)
         if self._timeout:
             expired = self.env.timeout(self._timeout)
-            expired.callbacks.append(lambda _: self.engine.cancel(served, "the client's timeout"))
+            expired.callbacks.append(lambda _: self.server.cancel(served, "the client's timeout"))
         self._preparation.prepare(served)
         return served

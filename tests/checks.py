@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache, cached_property
 from typing import Any
 
 from prefix_checks import Shadow, check_prefixes
 
-from policies.limits import Limits
+from policies.handover import DecodeState, ItemsArrive, PrefillState
 from policies.plan import IterationPlan
 from policies.policy import Policy
+from policies.prefix_state import CachingState
 from policies.request_state import RequestState
-from policies.serving import Completed, QueueKey, ServingState
+from policies.serving import Completed, ServingState
 from sim.stalled import blockers
 
 
@@ -31,14 +33,20 @@ def check(state: ServingState) -> None:
 def _check_blocks(state: ServingState, requests: list[RequestState]) -> None:
     pool = state.pool
     state.decodes.settle()
-    owned = [block for r in requests for block in r.blocks] + [*state.decodes._unsettled]
-    if state.prefixes is not None:
+    away = [blocks for blocks, _ in getattr(state.decodes, "away", {}).values()]  # of those that left for others
+    held = [*(r.blocks for r in (*requests, *getattr(state, "coming", ()))), *away]
+    owned = [block for blocks in held for block in blocks] + [*state.decodes._unsettled]
+    if isinstance(state, CachingState):
         check_prefixes(state, requests, owned)
         owned = [*dict.fromkeys(owned)]
     assert sorted([*owned, *pool.free]) == list(range(1, pool.num_blocks + 1)), "KV blocks are lost or owned twice"
     assert not any(r.blocks for r in state.waiting)
+    if isinstance(state, PrefillState):
+        assert state.decodes.num_blocks == sum(reserved for _, reserved in state.decodes.away.values())
+    if isinstance(state, DecodeState):
+        assert state.coming_blocks == sum(r.max_blocks for r in state.coming)
     for r in state.contexts:
-        if state.prefixes is not None and not r.blocks:
+        if isinstance(state, CachingState) and not r.blocks:
             continue  # it has not started: what it has computed is in others' blocks
         assert pool.blocks_for(r.num_computed_tokens) <= len(r.blocks) <= pool.blocks_for(r.target)
     for r in state.decodes.members:
@@ -48,14 +56,19 @@ def _check_blocks(state: ServingState, requests: list[RequestState]) -> None:
 
 def _check_rows(state: ServingState, requests: list[RequestState]) -> None:
     cache = state.cache
-    holders = [(entry, r, index) for r in requests for index, entry in r.holds.items()]
+    held = [(r, r.holds) for r in (*requests, *getattr(state, "coming", ()))]
+    held += getattr(state, "away", {}).items()
+    holders = [(entry, r, index) for r, holds in held for index, entry in holds.items()]
     for entry, r, index in holders:
         assert cache.entries.get(entry.key) is entry, "a held entry was evicted"
-        assert entry.key == r.keys[index] and index >= r.next_item
-    assert not any(r.holds for r in (*state.waiting, *state.decodes.members))
+        assert entry.key == r.keys[index] and (index >= r.next_item or getattr(state, "keeps_items", False))
     assert all(r.held == set(r.holds) for r in requests)
+    assert not any(r.holds for r in state.decodes.members)
+    assert isinstance(state, ItemsArrive) or not any(r.holds for r in state.waiting)
+    flying = [entry for flight in getattr(state, "flights", ()) for entry in flight]
+    assert all(cache.entries.get(entry.key) is entry and not entry.ready and not entry.pending for entry in flying)
     for entry in cache:
-        assert entry.num_holds == sum(held is entry for held, _, _ in holders)
+        assert entry.num_holds == sum(held is entry for held, _, _ in holders) + flying.count(entry)
         assert entry.rows is None or len(entry.rows) == entry.num_rows
     _check_books(state)
 
@@ -67,11 +80,14 @@ def _check_books(state: ServingState) -> None:
     assert cache.pending_rows == sum(e.num_rows for e in entries if e.pending)
     assert cache.released_rows == sum(e.num_rows for e in cache.released.values())
     assert set(cache.released.values()) == {e for e in entries if not e.num_holds}
-    assert all(e.ready and e.key[0] != "temporary" for e in cache.released.values())
+    assert all(e.ready for e in cache.released.values())
+    assert not (cache.references and any(e.key[0] == "temporary" for e in cache.released.values()))
     assert cache.keeps_released or not cache.released
     addresses = [row for e in entries if e.rows is not None for row in e.rows.tolist()]
     assert len(set(addresses)) == len(addresses), "two outputs share a row"
-    if cache.capacity is not None:
+    if cache.capacity is not None and not cache.references:
+        assert cache.released_rows <= cache.capacity, "more is kept than there is room for"
+    elif cache.capacity is not None:
         assert cache.held_rows + cache.released_rows <= cache.capacity
         assert len(addresses) + cache._rows.num_free == cache.capacity, "rows are lost"
 
@@ -79,8 +95,19 @@ def _check_books(state: ServingState) -> None:
 def fingerprint(state: ServingState) -> Any:
     """All that a draft may depend on, order included."""
     cache, decodes = state.cache, state.decodes
-    fields = ("id", "order", "num_computed_tokens", "num_generated", "target", "next_item", "joined", "last_step")
-    counts = ("num_encodes", "num_cache_hits", "num_preemptions")
+    fields = (
+        "id",
+        "order",
+        "queued",
+        "num_finished_before",
+        "num_computed_tokens",
+        "num_generated",
+        "target",
+        "next_item",
+        "joined",
+        "last_step",
+    )
+    counts = ("num_encodes", "num_cache_hits", "num_preemptions", "num_overtaken")
     requests = [
         (
             *(getattr(r, name) for name in (*fields, *counts)),
@@ -89,15 +116,18 @@ def fingerprint(state: ServingState) -> Any:
         )
         for r in everyone(state)
     ]
+    flights = [[e.key for e in flight] for flight in getattr(state, "flights", ())]
     entries = [(e.key, e.num_holds, e.ready, None if e.rows is None else tuple(e.rows)) for e in cache]
     books = (cache.held_rows, cache.pending_rows, cache.released_rows, cache.num_evictions)
+    books += (state.num_queued, state.num_finished)
     steps = (decodes.steps, decodes.context_tokens, decodes.num_blocks, decodes.num_crossing)
-    return requests, entries, list(cache.released), books, tuple(state.pool.free), steps
+    return requests, entries, flights, list(cache.released), books, tuple(state.pool.free), steps
 
 
 def content(plan: IterationPlan) -> Any:
     """A plan as plain numbers, to compare two."""
-    lists = (plan.admitted, plan.preempted, plan.attached, plan.charged, plan.encode, plan.prefill)
+    lists = (plan.admitted, plan.preempted, plan.attached, plan.charged, plan.reclaimed, plan.encode, plan.prefill)
+    lists += (plan.kept_blocks,)
     named = [[(e[0].id, e[1]) if isinstance(e, tuple) else e.id for e in entries] for entries in lists]
     named += [
         [(r.id, *hit) for r, hit in plan.hits.items()],
@@ -117,20 +147,13 @@ class CheckedState(ServingState):
     completing = False
     cuts_prompts = False  # a prompt may be computed in parts without chunked prefill
 
-    def __init__(self, limits: Limits, queue_key: QueueKey | None = None) -> None:
-        super().__init__(limits, queue_key)
-        self.shadow = Shadow()
-
     def begin(self, plan: IterationPlan) -> None:
         self._check_budgets(plan)
         self._check_encodes(plan)
-        if self.prefixes is not None:
-            self.shadow.begin(self, plan)
+        self._check_reclaimed(plan)
         super().begin(plan)
         check(self)
         self._check_prefills(plan)
-        if self.prefixes is not None:
-            self.shadow.begun(self, plan)
 
     def begin_decodes(self, plan: IterationPlan) -> None:
         assert len(self.decodes.members) <= self.max_num_batched_tokens
@@ -138,12 +161,15 @@ class CheckedState(ServingState):
 
     def complete(self, plan: IterationPlan, num_iterations: int = 1, failed: Sequence[RequestState] = ()) -> Completed:
         self.completing = True
-        if self.prefixes is not None:
-            self.shadow.complete(self, plan)
         completed = super().complete(plan, num_iterations, failed)
         self.completing = False
         check(self)
-        assert all(entry.ready or entry.pending for entry in self.cache), "an output is in flight after its iteration"
+        assert self.cache.references or not self.cache.held_rows, "without references, an output is held in between"
+        flying = [entry for flight in getattr(self, "flights", ()) for entry in flight]
+        if isinstance(self, ItemsArrive):
+            flying += [entry for entries in self.coming.values() for entry in entries]
+        for entry in self.cache:
+            assert entry.ready or entry.pending or entry in flying, "an output is in flight after its iteration"
         return completed
 
     def abort(self, request: RequestState) -> None:
@@ -158,10 +184,11 @@ class CheckedState(ServingState):
         assert decodes or plan.decode is None, "a cohort of nobody runs"
         assert sum(tokens for _, tokens in plan.prefill) + decodes <= self.max_num_batched_tokens
         assert len(plan.encode) <= self.encoder_max_num_items
-        assert sum(self.limits.encoder_cost(r.items[i]) for r, i in plan.encode) <= self.encoder_max_num_tokens
+        cost = sum(self.limits.encoder_cost(r.items[i]) for r, i in plan.encode)
+        assert cost <= self.encoder_max_num_tokens or len(plan.encode) == 1  # if it may be larger at all, it is alone
         assert all(tokens > 0 for _, tokens in plan.prefill)
         if not self.limits.chunked_prefill and not self.cuts_prompts:
-            assert all(not r.blocks and tokens == r.remaining for r, tokens in plan.prefill)
+            assert all(tokens == r.remaining for r, tokens in plan.prefill)
         if self.limits.capacity == "no_evict":
             assert not plan.preempted
 
@@ -177,6 +204,16 @@ class CheckedState(ServingState):
             order = [i for owner, i in plan.encode if owner is r]
             assert order == sorted(order), "items are encoded out of prompt order"
 
+    def _check_reclaimed(self, plan: IterationPlan) -> None:
+        """Only what is finished, held by one request, and neither read by this iteration nor in part by one before."""
+        chunks = dict(plan.prefill)
+        for r, index in plan.reclaimed:
+            entry = r.holds[index]
+            assert entry.ready and entry.num_holds == 1 and r not in plan.preempted
+            assert r.items[index].offset >= r.num_computed_tokens + chunks.get(r, 0), (
+                "what is being read was taken back"
+            )
+
     def _check_prefills(self, plan: IterationPlan) -> None:
         launched = {r.keys[i] for r, i in plan.encode}
         for r, tokens in plan.prefill:
@@ -185,13 +222,38 @@ class CheckedState(ServingState):
                 if r.items[index].offset < end:
                     entry = r.holds.get(index)
                     assert entry is not None, "prefill goes past an item that the request does not hold"
-                    assert entry.ready or entry.key in launched, "prefill goes past an item that is not ready"
+                    now = entry.key in launched and not self.lands_later
+                    assert entry.ready or now, "prefill goes past an item that is not ready"
 
 
-def named_blockers(state: ServingState, policy: Policy) -> dict[RequestState, str]:
+class ShadowedState(CheckedState):
+    """Follows what is in every KV block, where requests share them."""
+
+    @cached_property
+    def shadow(self) -> Shadow:
+        return Shadow()
+
+    def begin(self, plan: IterationPlan) -> None:
+        self.shadow.begin(self, plan)
+        super().begin(plan)
+        self.shadow.begun(self, plan)
+
+    def complete(self, plan: IterationPlan, num_iterations: int = 1, failed: Sequence[RequestState] = ()) -> Completed:
+        self.shadow.complete(self, plan)
+        return super().complete(plan, num_iterations, failed)
+
+
+@cache
+def checked_type(plain: type[ServingState]) -> type[CheckedState]:
+    """That state with every check."""
+    checks = ShadowedState if issubclass(plain, CachingState) else CheckedState
+    return type(f"Checked{plain.__name__}", (checks, plain), {})
+
+
+def named_blockers(state: ServingState, policy: Policy, now: int) -> dict[RequestState, str]:
     """The blocker of every request in the engine; asking for it changes nothing."""
     before = fingerprint(state)
-    named = blockers(state, policy)
+    named = blockers(state, policy, now)
     assert fingerprint(state) == before
     assert set(named) == set(everyone(state)), "somebody waits and nobody can say what for"
     assert all(named.values())
@@ -201,6 +263,6 @@ def named_blockers(state: ServingState, policy: Policy) -> dict[RequestState, st
 def assert_clean(state: ServingState) -> None:
     """Nobody is left, and nothing of anybody but outputs that are kept for reuse."""
     check(state)
-    assert not everyone(state)
+    assert not everyone(state) and not getattr(state, "coming", ()) and not getattr(state, "away", ())
     assert state.pool.num_used == 0 and state.cache.held_rows == 0 and state.cache.pending_rows == 0
     assert state.decodes.context_tokens == 0 and state.decodes.num_blocks == 0

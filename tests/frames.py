@@ -1,6 +1,6 @@
 """Small tables of requests and iterations, made by hand, for the tests of metrics and plots."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 
 from policies.limits import Limits
+from sim.engine_use import EngineUse
 from sim.metrics import TTFT_PARTS
 from sim.samples import WeightedSample
 from sim.slo import SLO
@@ -25,6 +26,7 @@ class Run:
     slo: SLO = field(default_factory=SLO)
     limits: Limits = field(default_factory=Limits)
     name: str = "run"
+    origin: str = "simulated"
 
 
 def requests(token_times: Sequence[Sequence[float]], **columns: Any) -> pd.DataFrame:
@@ -51,6 +53,19 @@ def iterations(ends: Sequence[float], **columns: Any) -> pd.DataFrame:
     """Iterations one after the other from time 0."""
     table = pd.DataFrame({"iteration": range(len(ends)), "start": [0.0, *ends][: len(ends)], "end": list(ends)})
     return table.assign(**(dict.fromkeys(ITERATION_COLUMNS, 0) | columns)).astype({"start": float, "end": float})
+
+
+def engine(table: pd.DataFrame) -> Callable[[float], EngineUse]:
+    """What these iterations used, as a run's log tells the summary."""
+
+    def use(start: float) -> EngineUse:
+        late = table[table["end"] > start]
+        busy = (late["encode"] + late["compute"] + late["host"]).sum()
+        times = round(late["encode"].sum() * 1e9), round(busy * 1e9)
+        most = (int(late[name].max()) if len(late) else 0 for name in ("kv_blocks_used", "encoder_rows_held"))
+        return EngineUse(len(late), int(late["encoder_tokens"].sum()), *times, *most)
+
+    return use
 
 
 def gaps(*seconds: float) -> WeightedSample:

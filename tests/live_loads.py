@@ -95,7 +95,9 @@ def tight_engine(rng: random.Random, requests: list[Request]) -> dict[str, Any]:
     }
 
 
-def scenario(requests: list[Request], engine: dict[str, Any], policy: str, folder: Path, **more: Any) -> Scenario:
+def scenario(
+    requests: list[Request], engine: dict[str, Any], policy: str | dict[str, Any], folder: Path, **more: Any
+) -> Scenario:
     path = folder / "requests.jsonl"
     write_jsonl(path, requests)
     return Scenario.model_validate(
@@ -105,7 +107,7 @@ def scenario(requests: list[Request], engine: dict[str, Any], policy: str, folde
             "profile": PROFILE,
             "workload": {"kind": "jsonl", "path": str(path)},
             "engine": engine,
-            "policy": {"kind": policy},
+            "policy": policy if isinstance(policy, dict) else {"kind": policy},
             **more,
         }
     )

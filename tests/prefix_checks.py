@@ -6,8 +6,8 @@ from collections import Counter
 from typing import Any
 
 from policies.plan import IterationPlan
+from policies.prefix_state import CachingState
 from policies.request_state import RequestState
-from policies.serving import ServingState
 from workloads.request import Request
 
 
@@ -40,7 +40,7 @@ class Shadow:
         self._prefixes: dict[int, list[int]] = {}
         self.num_hits = 0
 
-    def begin(self, state: ServingState, plan: IterationPlan) -> None:
+    def begin(self, state: CachingState, plan: IterationPlan) -> None:
         """Before it: what preempted decodes have written."""
         state.decodes.settle()
         for request in plan.preempted:
@@ -48,7 +48,7 @@ class Shadow:
                 computed = request.num_computed_tokens + state.decodes.steps - request.joined
                 self._write(state, request, 0, computed)
 
-    def begun(self, state: ServingState, plan: IterationPlan) -> None:
+    def begun(self, state: CachingState, plan: IterationPlan) -> None:
         """After it: every hit holds the very tokens of who attached it, and not all of them."""
         size = state.pool.block_size
         for request, hit in plan.hits.items():
@@ -59,9 +59,8 @@ class Shadow:
                 found = self._slots[hit[place // size], place % size]
                 assert found == self._prefix(request)[place], f"{request} found other tokens at {place}"
 
-    def complete(self, state: ServingState, plan: IterationPlan) -> None:
+    def complete(self, state: CachingState, plan: IterationPlan) -> None:
         """Before it: what the chunks have written, none of it into a block that somebody else reads."""
-        assert state.prefixes is not None
         for request, tokens in plan.prefill:
             if request in state.contexts:
                 start, size = request.num_computed_tokens, state.pool.block_size
@@ -69,7 +68,7 @@ class Shadow:
                 assert all(state.prefixes.pool.refs[block] == 1 for block in written)
                 self._write(state, request, start, start + tokens)
 
-    def _write(self, state: ServingState, request: RequestState, start: int, end: int) -> None:
+    def _write(self, state: CachingState, request: RequestState, start: int, end: int) -> None:
         size = state.pool.block_size
         for place in range(start, end):
             self._slots[request.blocks[place // size], place % size] = self._prefix(request)[place]
@@ -85,16 +84,15 @@ class Shadow:
         return self._prefixes[request.id]
 
 
-def check_prefixes(state: ServingState, requests: list[RequestState], owned: list[int]) -> None:
+def check_prefixes(state: CachingState, requests: list[RequestState], owned: list[int]) -> None:
     """Free, cached and held blocks counted once are all there are; references are right; hits are what there is."""
     prefixes = state.prefixes
-    assert prefixes is not None
     pool, free = prefixes.pool, [*prefixes.pool.free]
     counts = Counter(owned)
     assert [counts[block] for block in range(pool.num_blocks + 1)] == list(pool.refs), "references are miscounted"
     assert pool.num_shared == sum(count - 1 for count in counts.values())
     cached = [block for block in free if block in pool._keys]
-    assert len(free) == len(set(free)) and len(pool.free) == len(free)
+    assert len(free) == len(set(free)) and pool.num_free == len(free)
     assert len(free) - len(cached) + len(cached) + len(counts) == pool.num_blocks
     assert {block: key for key, block in pool.blocks.items()} == pool._keys
     starting = [*state.waiting, *(r for r in state.contexts if not r.blocks)]
@@ -108,9 +106,9 @@ def check_prefixes(state: ServingState, requests: list[RequestState], owned: lis
     _check_reservations(state)
 
 
-def _check_hit(state: ServingState, request: RequestState) -> None:
+def _check_hit(state: CachingState, request: RequestState) -> None:
     """Looked up once more."""
-    assert state.prefixes is not None and request.block_keys is not None
+    assert request.block_keys is not None
     size, found = state.pool.block_size, []
     while (len(found) + 1) * size < request.target:
         block = state.prefixes.pool.blocks.get(request.block_keys.key(len(found)))
@@ -123,8 +121,8 @@ def _check_hit(state: ServingState, request: RequestState) -> None:
     assert request.num_items_ahead == sum(end > request.num_computed_tokens for end in ends)
 
 
-def _check_reservations(state: ServingState) -> None:
+def _check_reservations(state: CachingState) -> None:
     """Who has started can be served to the end without taking anything from anybody."""
-    if state.limits.capacity == "no_evict" and state.prefixes is not None:
+    if state.limits.capacity == "no_evict":
         started = [*(r for r in state.contexts if r.blocks), *state.decodes.members]
         assert sum(r.max_blocks for r in started) - state.prefixes.pool.num_shared <= state.pool.num_blocks

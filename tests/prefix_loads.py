@@ -37,4 +37,4 @@ def shared_loads(draw: st.DrawFn, *, cancelled: bool = True, most: int = 7, **fi
     ids = st.sampled_from([request.id for request in asked])
     times = st.integers(0, 40).map(lambda n: n * MS // 2)
     cancels = draw(st.dictionaries(ids, times, max_size=2)) if cancelled else {}
-    return Load(asked, draw(servers(asked, **{"prefix_caching": True, **fixed})), cancels)
+    return Load(asked, draw(servers(asked, **{"enable_prefix_caching": True, **fixed})), cancels)

@@ -6,25 +6,21 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from checks import CheckedState
+from acting import acting
+from checks import CheckedState, checked_type
 
-from policies import Eager, Fcfs, Footprint, HeadOfLine, Unbudgeted, Vllm, VllmPriority
 from policies.builder import PlanBuilder
 from policies.limits import Limits
 from policies.plan import IterationPlan
 from policies.policy import Policy
+from policies.prefix_builder import builder_type
+from policies.prefix_state import state_type
 from policies.request_state import RequestState
 from policies.serving import ServingState
 from policies.vllm_rules import VllmRules
 from workloads.request import MultimodalItem, Request
 
 MS = 1_000_000  # nanoseconds
-POLICIES: dict[str, Policy] = {
-    policy.kind: policy for policy in (Unbudgeted(), Fcfs(), HeadOfLine(), Eager(), Footprint(), Vllm(), VllmPriority())
-}
-BUDGETED = ("fcfs", "head_of_line", "eager", "footprint")
-VLLM = ("vllm", "vllm_priority")
-WHOLE = tuple(kind for kind in POLICIES if kind not in VLLM)  # wait for all items of a request
 
 
 class Sized(NamedTuple):
@@ -76,9 +72,10 @@ def limits(**changes: Any) -> Limits:
 
 def checked_state(policy: Policy, given: Limits) -> CheckedState:
     """For a policy whose engine has limits of its own kind, those; checked as far as the engine keeps to them."""
+    checked = checked_type(state_type(ServingState, given))
     if not isinstance(policy, VllmRules):
-        return CheckedState(given, policy.queue_key)
-    state = CheckedState(policy.resolve(given, largest_item=None, row_bytes=1)[0], policy.queue_key)
+        return checked(given.fixed(policy.fixed)[0], policy.queue_key)
+    state = checked(policy.resolve(given, largest_item=None, row_bytes=1)[0], policy.queue_key)
     state.cuts_prompts = True  # vLLM stops before an item that is not to be had, even without chunked prefill
     return state
 
@@ -92,11 +89,11 @@ class Desk:
 
     policy: str | Policy
     limits: Limits
+    now: int = 0  # nanoseconds
     state: ServingState = field(init=False)
 
     def __post_init__(self) -> None:
-        self._policy = POLICIES[self.policy] if isinstance(self.policy, str) else self.policy
-        self.state = checked_state(self._policy, self.limits)
+        self.state = checked_state(acting(self.policy), self.limits)
 
     def submit(self, *requests: Request) -> list[RequestState]:
         states = [RequestState(asked) for asked in requests]
@@ -105,11 +102,11 @@ class Desk:
         return states
 
     def builder(self) -> PlanBuilder:
-        return PlanBuilder(self.state, 0)
+        return builder_type(self.state)(self.state, self.now)
 
     def draft(self) -> IterationPlan:
         builder = self.builder()
-        self._policy.schedule(builder)
+        acting(self.policy).schedule(builder)
         return builder.plan
 
     def step(self) -> Step:

@@ -9,24 +9,29 @@ from typing import Any
 
 import pandas as pd
 import simpy
-from checks import CheckedState, check, content, everyone, fingerprint, named_blockers
-from rules import POLICIES, Step, checked_state
+from acting import acting
+from checks import CheckedState, check, checked_type, content, everyone, fingerprint, named_blockers
+from rules import Step, checked_state
 
 from policies.limits import Limits
 from policies.plan import IterationPlan
 from policies.policy import Policy
+from policies.prefix_state import state_type
+from policies.side_stream import SideStreamState
 from sim import Run
 from sim.backend import Outcome
+from sim.decode_run import SHIFT, DecodeRun
 from sim.engine import Engine
 from sim.recorder import Recorder
 from sim.samples import WeightedSample
 from sim.served import ServedRequest
+from sim.side_stream import SideStream, SideStreamEngine, SideStreamRecorder
 from workloads.request import Request
 
 MANY_ITERATIONS = 3000  # more than any of these workloads needs: past it the server goes round in circles
 
 
-class CheckedEngine(Engine):
+class Checking(Engine):
     """Drafts everything twice and looks whether that changed anything; counts where every request is."""
 
     state: CheckedState
@@ -41,8 +46,16 @@ class CheckedEngine(Engine):
         prepared = {r for r in self.recorder.under_way if r.prepared >= 0}
         assert prepared == set(everyone(self.state)), "a request is lost, or left and still there"
         if not (plan or plan.changes_alone):
-            named_blockers(self.state, self.policy)
+            named_blockers(self.state, self.policy, start)
         return plan
+
+
+class CheckedEngine(Checking):
+    pass
+
+
+class CheckedSideStreamEngine(Checking, SideStreamEngine):
+    pass
 
 
 @dataclass
@@ -68,7 +81,7 @@ class SmallBackend:
         if not plan.decodes_only or max_iterations == 1 or total >= horizon:
             return self._single(plan, compute)
         count = int(min(max_iterations, -(-horizon // total)))
-        return Outcome(self.host, 0, compute, total * count, [total] * count)
+        return Outcome(self.host, 0, compute, total * count, DecodeRun(count, total << SHIFT, 0))
 
     def wait(self, handle: Outcome) -> Outcome:
         return handle
@@ -143,9 +156,9 @@ def serve(
 ) -> Served:
     """Serve the requests at their arrivals, cancel some at their times (ns), and check everything on the way."""
     env, backend = simpy.Environment(0), backend or SmallBackend()
-    policy = POLICIES[policy] if isinstance(policy, str) else policy
-    state, recorder = checked_state(policy, limits), Recorder()
-    engine = CheckedEngine(env, state, policy, backend, recorder, fast_path=fast_path)
+    policy = acting(policy)
+    engine = _engine(env, policy, limits, backend, fast_path)
+    state, recorder = engine.state, engine.recorder
     served: dict[int, ServedRequest] = {}
     for asked in requests:
         env.process(_send(env, engine, asked, served))
@@ -153,13 +166,23 @@ def serve(
         env.process(_cancel(env, engine, id, time, served))
     env.run()
     stuck = list(recorder.under_way)
-    named = named_blockers(state, policy)
+    named = named_blockers(state, policy, int(env.now))
     assert set(named) == set(stuck)
     for r in stuck:
         recorder.leave_unfinished(r, "stalled", named[r])
     blocked = {r.id: reason for r, reason in named.items()}
     verdict = "stalled" if stuck else "finished"
     return Served(state, policy, recorder, served, backend.steps, verdict, blocked)
+
+
+def _engine(env: simpy.Environment, policy: Policy, limits: Limits, backend: SmallBackend, fast_path: bool) -> Checking:
+    if not limits.encoder_side_stream_max_ahead:
+        return CheckedEngine(env, checked_state(policy, limits), policy, backend, Recorder(), fast_path=fast_path)
+    state, recorder = checked_type(state_type(SideStreamState, limits))(limits), SideStreamRecorder()
+    engine = CheckedSideStreamEngine(env, state, policy, backend, recorder, fast_path=fast_path)
+    shared = limits.encoder_side_stream_interference
+    engine.stream = SideStream(shared.factor if shared else 1.5)
+    return engine
 
 
 def _send(

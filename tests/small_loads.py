@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+from acting import EVERY
 from hypothesis import strategies as st
-from rules import MS, POLICIES, Sized, request
+from rules import MS, Sized, request
 
 from policies.limits import Limits
 from workloads.request import Request
@@ -88,5 +89,8 @@ def loads(draw: st.DrawFn, *, cancelled: bool = True, **fixed: Any) -> Load:
 def resolved(load: Load, policy: str) -> Load:
     """With the limits that the policy's engine would have: the one from before there were budgets gets none."""
     largest = max((item for r in load.requests for item in r.items), key=lambda item: item.embeds, default=None)
-    limits, _ = POLICIES[policy].resolve(load.limits, largest_item=largest, row_bytes=1)
+    limits, _ = EVERY[policy].resolve(load.limits, largest_item=largest, row_bytes=1)
+    if isinstance(limits.encoder_cache_rows, int):  # an engine that shares nothing needs more than was drawn
+        rows = max(_rows(r, limits.encoder_cache_reuse) for r in load.requests)
+        limits = limits.model_copy(update={"encoder_cache_rows": max(rows, limits.encoder_cache_rows)})
     return load._replace(limits=limits)

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sim.cost_model import CostModel
+from sim.decode_run import SHIFT, DecodeRun, summed
 from sim.profiles import load_profile
 
 PROFILES = {name: load_profile(f"h200/{name}") for name in ("qwen3-vl-8b", "qwen2-vl-7b")}
@@ -43,9 +44,18 @@ def test_by_hand() -> None:
     assert ROUND.compute([], 100, 900) == 600 + 20 + 500 + 450
 
 
+def listed(run: DecodeRun) -> list[int]:
+    return [run.first + k * run.slope >> SHIFT for k in range(run.num_iterations)]
+
+
+@given(st.integers(0, 300), st.integers(0, 2**60), st.one_of(st.just(0), st.integers(0, 2**30), st.integers(0, 2**60)))
+def test_sums_of_runs(n: int, first: int, slope: int) -> None:
+    assert summed(n, first, slope) == sum(listed(DecodeRun(n, first, slope)))
+
+
 def test_halves_of_decodes_round_up() -> None:
     assert [ROUND.compute([], 100, context) for context in (1, 2, 3)] == [1121, 1121, 1122]  # .5, whole, .5
-    assert ROUND.decode_run(100, 1, 2, 10**9)[0] == [7 + 1121, 7 + 1171]
+    assert listed(ROUND.decode_run(100, 1, 2, 10**9)[0]) == [7 + 1121, 7 + 1171]
 
 
 def test_power_does_not_overflow() -> None:
@@ -61,7 +71,8 @@ def test_power_does_not_overflow() -> None:
 )
 def test_decode_run_is_identical(name: str, num_decodes: int, context: int, n: int) -> None:
     model = MODELS[name]
-    run, total = model.decode_run(num_decodes, context, n, 2**100)
+    whole, total = model.decode_run(num_decodes, context, n, 2**100)
+    run = listed(whole)
     assert total == sum(run)
     computes = [model.compute([], num_decodes, context + k * num_decodes) for k in range(n)]
     assert run == [model.host + compute for compute in computes]
@@ -69,7 +80,7 @@ def test_decode_run_is_identical(name: str, num_decodes: int, context: int, n: i
 
 def test_long_decode_run() -> None:
     model = MODELS["qwen3-vl-8b"]
-    run = model.decode_run(3, 500, 5000, 2**60)[0]
+    run = listed(model.decode_run(3, 500, 5000, 2**60)[0])
     assert len(run) == 5000
     assert all(run[k] == model.host + model.compute([], 3, 500 + 3 * k) for k in range(0, 5000, 7))
 
@@ -77,8 +88,10 @@ def test_long_decode_run() -> None:
 @given(st.integers(1, 300), st.integers(1, 100_000), st.integers(1, 64), st.integers(1, 10**9))
 def test_decode_run_stops_at_its_horizon(num_decodes: int, context: int, n: int, horizon: int) -> None:
     model = MODELS["qwen3-vl-8b"]
-    run, whole = (model.decode_run(num_decodes, context, n, until)[0] for until in (horizon, 2**60))
+    cut, total = model.decode_run(num_decodes, context, n, horizon)
+    run, whole = listed(cut), listed(model.decode_run(num_decodes, context, n, 2**60)[0])
     assert run == whole[: len(run)]
+    assert total == sum(run)
     assert sum(run[:-1]) < horizon
     assert sum(run) >= horizon or len(run) == n
 

@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from rules import BUDGETED, MS, Sized, limits, request
+from acting import BUDGETED, SAFE
+from rules import MS, Sized, limits, request
 from servers import Served, serve
 
 from policies.limits import Limits
@@ -58,8 +59,9 @@ def test_it_stalls_when_the_case_says_so() -> None:
 
 
 @by_name
-def test_footprint_finishes(case: dict[str, Any]) -> None:
-    assert set(run(case, "footprint").status.values()) == {"finished"}
+@pytest.mark.parametrize("policy", SAFE)
+def test_whole_footprints_finish(policy: str, case: dict[str, Any]) -> None:
+    assert set(run(case, policy).status.values()) == {"finished"}
 
 
 @by_name
@@ -86,9 +88,10 @@ def random_loads(seed: int, count: int, *, cost: int, gate: bool) -> Iterator[tu
 
 @pytest.mark.parametrize("gate", [False, True])
 @pytest.mark.parametrize("cost", [1, 4])
-def test_footprint_never_stalls(cost: int, gate: bool) -> None:
+@pytest.mark.parametrize("policy", SAFE)
+def test_whole_footprints_never_stall(policy: str, cost: int, gate: bool) -> None:
     for asked, server in random_loads(1, 150, cost=cost, gate=gate):
-        assert set(serve(asked, "footprint", server).status.values()) == {"finished"}
+        assert set(serve(asked, policy, server).status.values()) == {"finished"}
 
 
 @pytest.mark.parametrize("policy", BUDGETED)
@@ -101,7 +104,7 @@ def test_whatever_stalls_is_noticed_and_named(policy: str) -> None:
         assert (served.verdict == "stalled") == bool(stuck)
         assert sorted(served.blockers) == stuck
         stalls += bool(stuck)
-    assert (stalls == 0) if policy == "footprint" else (stalls > 0)
+    assert (stalls == 0) if policy in ("footprint", "trt_main") else (stalls > 0)
 
 
 def test_whom_a_stall_holds_up_behind_it() -> None:
@@ -116,7 +119,8 @@ def test_whom_a_stall_holds_up_behind_it() -> None:
 # Stalls that are none of the encoder's making
 
 
-def test_footprint_does_not_stall_when_the_kv_cache_preempts() -> None:
+@pytest.mark.parametrize("policy", SAFE)
+def test_whole_footprints_do_not_stall_when_the_kv_cache_preempts(policy: str) -> None:
     """Request 1 is preempted while 3 holds all rows: 3 must get the blocks that 1 cannot use without rows."""
     asked = [
         request(0, text=2, output=7),
@@ -127,7 +131,7 @@ def test_footprint_does_not_stall_when_the_kv_cache_preempts() -> None:
     tight = limits(
         capacity="max_utilization", block_size=3, num_kv_blocks=6, encoder_max_num_items=1, encoder_cache_rows=7
     )
-    assert set(serve(asked, "footprint", tight).status.values()) == {"finished"}
+    assert set(serve(asked, policy, tight).status.values()) == {"finished"}
 
 
 @pytest.mark.parametrize("fast_path", [True, False])

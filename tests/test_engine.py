@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from acting import BUDGETED, POLICIES, VLLM, WHOLE
 from checks import assert_clean
-from rules import BUDGETED, MS, POLICIES, VLLM, WHOLE, Desk, Sized, Step, limits, request
+from rules import MS, Desk, Sized, Step, limits, request
 from servers import Served, SmallBackend, serve
 
 from policies.feasible import why_never
@@ -15,6 +16,7 @@ from policies.request_state import RequestState
 from sim import Run, Scenario, run
 
 every_policy = pytest.mark.parametrize("policy", POLICIES)
+decodes_beside = pytest.mark.parametrize("policy", [kind for kind in POLICIES if kind != "sglang"])  # beside prompts
 whole = pytest.mark.parametrize("policy", WHOLE)
 budgeted = pytest.mark.parametrize("policy", BUDGETED)
 
@@ -55,7 +57,7 @@ def test_an_idle_server_starts_at_once(policy: str) -> None:
     assert times(served, "admitted") == {0: 12_345} and times(served, "first_token") == {0: 12_345 + MS}
 
 
-@every_policy
+@decodes_beside
 @pytest.mark.parametrize("fast_path", [True, False])
 @pytest.mark.parametrize("early, started", [(0, 3 * MS), (1, 3 * MS), (-1, 4 * MS)])
 def test_who_arrives_as_an_iteration_ends_is_in_the_next(
@@ -68,7 +70,7 @@ def test_who_arrives_as_an_iteration_ends_is_in_the_next(
     assert times(served, "finish") == {0: 10 * MS, 1: started + MS}
 
 
-@every_policy
+@decodes_beside
 @pytest.mark.parametrize("fast_path", [True, False])
 def test_what_happens_during_an_iteration_waits_for_its_end(policy: str, fast_path: bool) -> None:
     """An arrival and a cancellation in the middle of one: the iteration completes as it was launched."""
@@ -108,7 +110,7 @@ def test_an_iteration_with_nothing_but_encoding_is_one(policy: str) -> None:
     assert times(served, "first_token") == {0: 3 * MS}
 
 
-@every_policy
+@pytest.mark.parametrize("policy", [*WHOLE, *VLLM, "trt_chunk_demand"])
 def test_a_large_prompt_is_not_overtaken(policy: str) -> None:
     """Without chunks it waits until the decodes leave it all tokens, and so does everybody behind it."""
     asked = [request(0, output=5), request(1, text=10, arrival=MS), request(2, arrival=MS)]
@@ -118,13 +120,16 @@ def test_a_large_prompt_is_not_overtaken(policy: str) -> None:
 
 @whole
 def test_kv_blocks_are_reserved_to_completion(policy: str) -> None:
-    """Ten blocks of one token: 1 + 6 - 1 = 6 for the first, so the second (5) waits for all of its answer."""
+    """Ten blocks of one token: 1 + 6 - 1 = 6 for the first, so the second (5) waits for all of its answer.
+
+    So does the third, which would fit, unless the policy lets it pass.
+    """
     asked = [request(0, output=6), request(1, text=5), request(2, text=2)]
     served = serve(asked, policy, limits(block_size=1, num_kv_blocks=10))
-    assert times(served, "first_token") == {0: MS, 1: 7 * MS, 2: 7 * MS}
+    assert times(served, "first_token") == {0: MS, 1: 7 * MS, 2: MS if policy == "bounded_bypass" else 7 * MS}
 
 
-@every_policy
+@pytest.mark.parametrize("policy", [*WHOLE, *VLLM, "trt_chunk_demand"])
 def test_blocks_go_back_to_the_older_and_the_younger_starts_over(policy: str) -> None:
     """Eight blocks: 0 needs 2 + 6 - 1 = 7 of them in the end, 1 needs 5 and gives its own back when they run out."""
     asked = [request(0, text=2, output=6), request(1, text=2, output=4, priority=1)]
@@ -199,7 +204,7 @@ def test_a_hold_of_someone_who_left_does_not_keep_others_out(policy: str) -> Non
     assert_clean(served.state)
 
 
-@every_policy
+@pytest.mark.parametrize("policy", [*WHOLE, *VLLM, "trt_chunk_demand"])
 def test_what_a_preempted_request_attached_to_is_not_lost_for_the_others(policy: str) -> None:
     """1 holds an output that is not kept after its release; in the draft that preempts 1, 2 attaches to it."""
     asked = [
@@ -217,7 +222,7 @@ def test_what_a_preempted_request_attached_to_is_not_lost_for_the_others(policy:
     )
     served = serve(asked, policy, server)
     assert set(served.status.values()) == {"finished"}
-    assert served.table.loc[1, "num_preemptions"] == 1
+    assert served.table.loc[1, "num_preemptions"] >= 1
 
 
 # Who can never be served

@@ -6,6 +6,7 @@ import random
 from collections import Counter
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -62,6 +63,30 @@ def test_nothing_leaks(recorded: dict[int, tuple[list[Request], Recorded]]) -> N
 def test_every_hard_case_occurs(recorded: dict[int, tuple[list[Request], Recorded]]) -> None:
     seen = sum((run.seen for _, run in recorded.values()), Counter())
     assert min(seen[case] for case in ("mixed", "inside an image", "preempted", "hits")) >= 10, seen
+
+
+OPTIONS: list[tuple[dict[str, Any], dict[str, Any]]] = [
+    ({"kind": "sglang"}, {"encoder_cache_rows": 20}),  # less than an iteration reads, and than some items have
+    ({"kind": "sglang", "enable_mixed_chunk": True, "new_token_ratio": 0}, {"encoder_cache_rows": 30}),
+    ({"kind": "hf_rows", "scheduler": "prefill_first"}, {}),
+    ({"kind": "hf_rows", "keep_inputs": True}, {}),
+    ({"kind": "trt_main", "encoder_scheduling_policy": "EAGER"}, {}),
+    ({"kind": "trt_chunk_demand", "encoder_scheduling_policy": "EAGER"}, {"encoder_cache_rows": 40}),
+    ({"kind": "trt_chunk_demand", "use_kv_cache_manager_v2": True}, {"encoder_cache_rows": 32}),
+]
+
+
+@pytest.mark.parametrize("seed", [3, 5, 12])
+@pytest.mark.parametrize("policy, engine", OPTIONS)
+def test_options_of_engines_change_no_token(
+    policy: dict[str, Any], engine: dict[str, Any], seed: int, tmp_path: Path
+) -> None:
+    """Caches that hold less than a request, outputs that are taken back or evicted between two chunks."""
+    rng = random.Random(seed)
+    requests = random_requests(rng)
+    tight = {**tight_engine(rng, requests), **engine}
+    run = run_recorded(scenario(requests, tight, policy, tmp_path), model())
+    assert assert_exact(requests, run) == len(requests) or run.live.run.verdict == "stalled"
 
 
 @pytest.mark.parametrize("policy", ["vllm", "vllm_priority"])

@@ -5,8 +5,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from acting import BUDGETED, POLICIES, VLLM
 from checks import assert_clean
-from rules import BUDGETED, MS, POLICIES, VLLM, Desk, Sized, Step, limits, request
+from rules import MS, Desk, Sized, Step, limits, request
 from servers import serve
 
 from policies.feasible import why_never
@@ -19,7 +20,8 @@ from workloads.traces import write_jsonl
 
 every_policy = pytest.mark.parametrize("policy", POLICIES)
 caching = pytest.mark.parametrize("policy", (*BUDGETED, *VLLM))
-budgeted = pytest.mark.parametrize("policy", BUDGETED)
+whole = pytest.mark.parametrize("policy", BUDGETED)
+budgeted = pytest.mark.parametrize("policy", [*BUDGETED, "trt_chunk_demand"])
 
 
 def finished(policy: str, *asked: Request, **changes: Any) -> Any:
@@ -72,7 +74,14 @@ def test_12_break_tokens_between_placeholders_cost_no_rows(policy: str) -> None:
     assert served.iterations["encoder_rows_held"].max() == 100
 
 
-@budgeted
+def test_16_an_item_above_the_encoder_budget_runs_alone_where_a_policy_lets_it() -> None:
+    """The same input: nobody waits forever either."""
+    server = limits(encoder_max_num_tokens=8, admission_gate=True)
+    served = serve([request(0, [Sized(9, 1)]), request(1, [Sized(1, 1)])], "trt_chunk_demand", server)
+    assert set(served.status.values()) == {"finished"} and served.steps[0].encode == ((0, 0),)
+
+
+@whole
 def test_16_an_item_above_the_encoder_budget_never_blocks_the_queue(policy: str) -> None:
     """TensorRT-LLM's design: waiting [9] with 8 encoder tokens, then a text: the first fails, the text runs."""
     server = limits(encoder_max_num_tokens=8, admission_gate=True)
@@ -147,7 +156,7 @@ def test_24_releasing_again_credits_nothing(policy: str) -> None:
         state.abort(again)
         state.abort(again)
     assert_clean(state)
-    assert state.cache.released_rows == 5
+    assert state.cache.released_rows == (0 if policy == "hf_rows" else 5)  # which shares nothing
 
 
 @pytest.mark.parametrize("policy", ["fcfs", "head_of_line", "footprint"])
@@ -167,7 +176,7 @@ def test_25_nothing_is_evicted_for_a_request_that_does_not_run(policy: str) -> N
     assert (again.num_encodes, again.num_cache_hits) == (0, 1)
 
 
-@pytest.mark.parametrize("policy", BUDGETED)
+@budgeted
 def test_25_a_draft_that_is_not_begun_evicts_nothing(policy: str) -> None:
     desk = Desk(policy, limits(encoder_cache_rows=64))
     desk.submit(request(0, [Sized(1, 40, "a")]))
@@ -191,7 +200,7 @@ def test_29_two_replicas_decide_alike(policy: str) -> None:
     runs = [serve(asked, policy, server) for _ in range(2)]
     assert runs[0].steps == runs[1].steps
     released = [[(e.key, e.rows.tolist()) for e in run.state.cache.released.values()] for run in runs]  # type: ignore[union-attr]
-    assert released[0] == released[1] and (released[0] or policy == "unbudgeted")
+    assert released[0] == released[1] and (released[0] or policy in ("unbudgeted", "hf_rows"))
     assert runs[0].state.pool.free == runs[1].state.pool.free
 
 
@@ -247,7 +256,7 @@ def test_43_an_image_larger_than_the_chunk_is_encoded_once(policy: str) -> None:
     assert [dict(step.prefill)[0] for step in served.steps] == [512, 512, 1]
 
 
-@budgeted
+@whole
 def test_44_the_encoder_runs_on_what_is_missing_and_not_on_all_images_again(policy: str) -> None:
     """sglang#19474: ten images of 1024 rows under 8192 tokens are 8 encodes and then 2, however many chunks follow."""
     ten = request(0, [Sized(1024, 1024)] * 10)

@@ -119,7 +119,7 @@ def test_published_figures():
     assert MODELS["qwen2-vl-2b"].embedding_row_bytes == 3072
     assert MODELS["qwen3-vl-8b"].embedding_row_bytes == 32_768  # with deepstack: four times the text's 8192
     assert {name: model.factor for name, model in MODELS.items()} == {
-        "qwen2-vl-2b": 28, "qwen2-vl-7b": 28, "qwen2.5-vl-7b": 28, "qwen3-vl-8b": 32
+        "tiny": 28, "small": 28, "qwen2-vl-2b": 28, "qwen2-vl-7b": 28, "qwen2.5-vl-7b": 28, "qwen3-vl-8b": 32
     }  # fmt: skip
 
 
@@ -139,7 +139,7 @@ def test_a_model_in_yaml_is_a_name_or_a_name_with_pixel_limits():
     limited = decode({"name": "qwen3-vl-8b", "max_pixels": 1_003_520})
     assert limited == MODELS["qwen3-vl-8b"].model_copy(update={"max_pixels": 1_003_520})
     assert decode(limited.model_dump()) == limited
-    own = MODELS["qwen2-vl-2b"].model_copy(update={"name": "tiny", "num_layers": 2})
+    own = MODELS["qwen2-vl-2b"].model_copy(update={"name": "own", "num_layers": 2})
     assert decode(own.model_dump()) == decode(own) == own
 
 

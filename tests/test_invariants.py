@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from checks import assert_clean, everyone
+from acting import EVERY, SAFE
+from checks import assert_clean, content, everyone
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from rules import POLICIES, Desk, Sized, limits, request
+from rules import Desk, Sized, limits, request
 from servers import Served, SmallBackend, serve
 from small_loads import Load, loads, resolved
 
 from sim.itl import pooled_itl
 
 RANDOM = settings(max_examples=80, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
-PARTS = ["preparation", "queue_wait", "encode", "prefill", "reservation_wait", "encoder_budget_wait", "other"]
-every_policy = pytest.mark.parametrize("policy", POLICIES)
+# Faults of engines: who has encoded is never offloaded, so all may wait for blocks (46); a chunk cut short to less than
+# a unit is none (9); what was encoded for a prompt of one piece is let go if it is not all
+MAY_STALL = ("hf_rows", "hf_rows, prompts first", "trt_chunk_demand, in units", "trt_chunk_demand, v2")
+PARTS = ["preparation", "queue_wait", "encode", "transfer", "prefill"]
+PARTS += ["reservation_wait", "encoder_budget_wait", "other"]
+every_policy = pytest.mark.parametrize("policy", EVERY)
 
 
 def served(load: Load, policy: str, fast_path: bool = True, fails: frozenset[tuple[str, str]] = frozenset()) -> Served:
@@ -56,7 +61,8 @@ def assert_answers_are_whole(run: Served) -> None:
     for id in done.index[done["num_preemptions"] == 0]:
         answered = run.requests[id]
         assert answered.num_encodes == sum(owner == id for owner, _ in run.encoded())
-        assert answered.num_encodes <= len(set(answered.keys))
+        # outputs that nobody holds between chunks, or that are taken back, are encoded again
+        assert answered.num_encodes <= len(set(answered.keys)) or run.policy.kind in ("sglang", "trt_chunk_demand")
 
 
 def assert_times_are_in_order(run: Served) -> None:
@@ -81,8 +87,9 @@ def assert_iterations_follow_one_another(run: Served) -> None:
     assert (end > start).all() and (start[1:] >= end[:-1]).all()
     assert table["num_prefill_tokens"].sum() == sum(tokens for step in run.steps for _, tokens in step.prefill)
     assert (table["kv_blocks_used"] <= state.pool.num_blocks).all()
-    assert (table["encoder_rows_held"] <= state.encoder_cache_rows).all()
-    assert (table["encoder_rows_resident"] <= state.encoder_cache_rows).all()
+    if state.cache.references:  # else what an iteration reads is beside what the cache keeps
+        assert (table["encoder_rows_held"] <= state.encoder_cache_rows).all()
+        assert (table["encoder_rows_resident"] <= state.encoder_cache_rows).all()
     assert (table["num_running"] <= state.max_num_seqs).all()
 
 
@@ -93,14 +100,14 @@ def assert_everybody_can_leave(run: Served) -> None:
     assert_clean(run.state)
 
 
-@pytest.mark.parametrize("policy", ["unbudgeted", "footprint"])
+@pytest.mark.parametrize("policy", ["unbudgeted", "sglang", "hf_rows, inputs kept", *SAFE])
 @RANDOM
 @given(load=loads(cancelled=False))
 def test_no_livelock_and_no_stall_where_there_is_no_reason_for_one(policy: str, load: Load) -> None:
     assert set(served(load, policy).status.values()) == {"finished"}
 
 
-@every_policy
+@pytest.mark.parametrize("policy", [name for name in EVERY if name not in MAY_STALL])
 @settings(RANDOM, max_examples=40)
 @given(load=loads(cancelled=False, capacity="max_utilization", encoder_cache_rows=100))
 def test_preemption_alone_stalls_nobody(policy: str, load: Load) -> None:
@@ -137,6 +144,7 @@ def test_asking_and_being_refused_change_nothing() -> None:
         left = (builder.encoder_items_left, builder.encoder_tokens_left, builder.rows_left, builder.reserved_rows)
         plan = builder.plan
         lists = (plan.admitted, plan.preempted, plan.attached, plan.charged, plan.encode, plan.prefill)
+        lists += (plan.reclaimed, plan.kept_blocks)
         return (*left, builder.free_blocks, builder.tokens_left, [list(entries) for entries in lists], plan.decode)
 
     assert builder.admit(first) and builder.encode(first, 0)
@@ -148,6 +156,37 @@ def test_asking_and_being_refused_change_nothing() -> None:
     assert not builder.prefill(first, 8)  # past the second item
     assert not builder.prefill(first, 0)
     assert not builder.prefill(second, 9)  # 3 blocks of 2
+    assert not builder.keep_blocks(second, 9)
+    assert not builder.encode_all(first, [1])
+    assert not builder.has_room(first)
+    assert not builder.reclaim(first, 0)  # it is no output yet
+    assert not builder.completes(first)
     assert not builder.decode()
     assert builder.missing(first) == [1] and not builder.ready(first)
     assert books() == before
+
+
+def test_an_attempt_that_is_undone_has_taken_nothing() -> None:
+    """An item that is there, one of another to be encoded, rows taken back from a third, and a chunk."""
+    desk = Desk("fcfs", limits(encoder_cache_rows=6, num_kv_blocks=9, block_size=4))
+    first, second = desk.submit(request(0, [Sized(1, 3, "a"), Sized(1, 4)], text=2), request(1, [Sized(1, 3, "b")]))
+    builder = desk.builder()
+    assert builder.admit(first) and builder.admit(second) and builder.encode(first, 0) and builder.encode(second, 0)
+    desk.state.begin(builder.plan)
+    desk.state.complete(builder.plan)
+    (third,) = desk.submit(request(2, [Sized(1, 3, "a")]))
+    builder, untouched = desk.builder(), desk.builder()
+    for drafted in (builder, untouched):
+        assert drafted.missing(first) == [1] and drafted.missing(third) == [0] and not drafted.missing(second)
+        assert not drafted.encode(first, 1)  # stays written down as refused
+    attempt = builder.attempt()
+    assert builder.attach(third, 0) and builder.prefill(third, 4)
+    assert not builder.reclaim(first, 0)  # the third holds it too now
+    assert builder.reclaim(second, 0) and not builder.reclaim(second, 0) and builder.missing(second) == [0]
+    assert not builder.encode(second, 0)  # nor does its owner get it back
+    attempt.undo()
+    builder.plan.blocked.pop(second)
+    assert content(builder.plan) == content(untouched.plan) and builder.missing(second) == []
+    for name in ("rows_left", "free_blocks", "tokens_left", "encoder_items_left", "encoder_tokens_left", "_claims"):
+        assert getattr(builder, name) == getattr(untouched, name)
+    assert builder.reclaim(second, 0) and not builder.encode(first, 1)  # 3 rows of 4

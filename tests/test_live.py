@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import random
+import signal
+import threading
+import zlib
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -17,9 +21,11 @@ from PIL import Image
 from executor.live import LiveRun, LiveWorld
 from executor.options import Options
 from executor.prepare import prepare
+from executor.real_time import RealTime
 from executor.runner import Runner
 from policies import POLICIES
 from sim import Scenario
+from sim.interrupts import between_events
 from sim.plan_log import parsed
 from sim.run import serve, simulate
 from sim.twin import rerun, twin
@@ -255,3 +261,34 @@ def test_padded_batches_give_the_same_tokens(interval: int, tmp_path: Path) -> N
     for policy in NAMES:
         expected = run_live(asked(tmp_path, policy), exact).tokens
         assert run_live(asked(tmp_path, policy), exact, pad_queries=interval).tokens.equals(expected)
+
+
+def test_out_of_memory_on_a_cpu_is_out_of_memory(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    _fails_at(monkeypatch, "encode", RuntimeError("DefaultCPUAllocator: can't allocate memory"), 2)
+    live = run_live(asked(tmp_path), model(), clock="wall")
+    assert live.run.verdict == "out of memory" and live.run.allocation_failures == 1
+
+
+def test_a_picture_with_a_huge_header_fails_its_owners_alone(tmp_path: Path) -> None:
+    folder = pictures(tmp_path / "pictures")
+    content = bytearray((folder / "0.png").read_bytes())
+    content[16:24] = (60_000).to_bytes(4, "big") * 2
+    content[29:33] = zlib.crc32(content[12:29]).to_bytes(4, "big")
+    (folder / "0.png").write_bytes(content)
+    live = run_live(asked(tmp_path), model(), images=folder)
+    assert set(live.run.requests.status) == {"failed", "finished"}
+
+
+def test_items_encoded_take_time_and_others_none(tmp_path: Path) -> None:
+    table = run_live(asked(tmp_path), model(), clock="wall").run.iterations
+    assert ((table.encode > 0) == (table.num_items > 0)).all()
+
+
+def test_an_interrupt_does_not_wait_for_the_next_arrival() -> None:
+    env = RealTime()
+    late = env.timeout(60 * 10**9)
+    env.sync()
+    with pytest.raises(KeyboardInterrupt), between_events(env):
+        threading.Timer(0.3, os.kill, [os.getpid(), signal.SIGINT]).start()
+        env.run()
+    assert not late.processed and env.now == 0

@@ -6,9 +6,10 @@ import math
 import numpy as np
 import pandas as pd
 import pytest
-from frames import gaps, iterations, requests
+from frames import engine, gaps, iterations, requests
 from pydantic import ValidationError
 
+from sim import run
 from sim.attribution import blame, stall_attribution
 from sim.metrics import SLO, load_verdict, summarise
 from sim.samples import WeightedSample
@@ -104,7 +105,7 @@ def test_encoder_figures() -> None:
     times = {"encode": [0.5, 0, 0.5], "compute": [0.5, 1, 1.5]}
     batches = iterations([1, 2, 4], **times, encoder_tokens=[100, 0, 60], encoder_rows_held=[25, 9, 0])
     table = requests([[0, 2], [0, 4]], num_encodes=[1, 2], num_cache_hits=[1, 0], num_preemptions=[0, 3])
-    summary = summarise(table, NO_GAPS, iterations=[batches])
+    summary = summarise(table, NO_GAPS, engine=engine(batches))
     assert summary["total_encoder_tokens"] == 160 and summary["max_encoder_rows_held"] == 25
     assert summary["encoder_busy_fraction"] == 0.25 and summary["engine_busy_fraction"] == 1
     assert summary["encoder_cache_hits"] == 1 and summary["encoder_cache_hit_rate"] == 0.25
@@ -115,7 +116,7 @@ def test_encoder_figures() -> None:
 def test_a_warm_up_is_left_out_of_latencies_and_rates(warmup: dict[str, float]) -> None:
     table = requests([[0, 3, 5], [2, 3, 5], [4, 5, 6]])
     itl = WeightedSample(np.array([10**9, 2 * 10**9]), np.array([1, 3]), ends=np.array([10**9, 5 * 10**9]))
-    summary = summarise(table, itl, iterations=[iterations([1, 3, 6])], **warmup)
+    summary = summarise(table, itl, engine=engine(iterations([1, 3, 6])), **warmup)
     start = 1.0 if "warmup" in warmup else 2.0
     assert summary["completed"] == 2 and summary["duration"] == 6 - start
     assert summary["request_throughput"] == 2 / (6 - start)
@@ -129,9 +130,9 @@ def test_the_window_can_be_given() -> None:
 
 @pytest.mark.parametrize("table", [requests([]), requests([[0.0], [1.0]]), requests([[0, 0.0]])])
 def test_any_run_has_a_summary_that_json_can_hold(table: pd.DataFrame) -> None:
-    summary = summarise(table, NO_GAPS, iterations=[iterations([])], slo=SLO(ttft=1))
+    summary = summarise(table, NO_GAPS, engine=engine(iterations([])), slo=SLO(ttft=1))
     assert json.loads(json.dumps(summary, allow_nan=False)) == summary
-    assert summary.keys() == summarise(requests([[0, 1]]), gaps(1), iterations=[iterations([1])]).keys()
+    assert summary.keys() == summarise(requests([[0, 1]]), gaps(1), engine=engine(iterations([1]))).keys()
 
 
 @pytest.mark.parametrize("bound", [0, -1, math.nan, math.inf])
@@ -196,3 +197,13 @@ def test_a_run_in_which_nobody_was_served_has_a_summary() -> None:
     steps = np.array([1_000_000_000]), np.array([1])
     summary = summarise(table, NO_GAPS, decode_steps=steps)
     assert summary["stalled"] == 2 and summary["max_output_tokens_per_s"] is None and summary["duration"] is None
+
+
+@pytest.mark.parametrize("warmup", [0.0, 1.3])
+def test_what_the_log_says_of_iterations_is_what_their_table_says(warmup: float) -> None:
+    served = run("scenarios/bursty_images.yaml", {"workload.num_requests": 40, "measure.warmup": warmup})
+    from_table = summarise(served.requests, served.itl_sample, engine=engine(served.iterations), warmup=warmup)
+    names = ["num_iterations", "total_encoder_tokens", "encoder_busy_fraction", "engine_busy_fraction"]
+    names += ["max_kv_blocks_used", "max_encoder_rows_held"]
+    assert {name: served.summary[name] for name in names} == {name: from_table[name] for name in names}
+    assert all(from_table[name] for name in names)

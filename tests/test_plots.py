@@ -107,9 +107,9 @@ def test_a_far_off_objective_does_not_squeeze_the_latencies() -> None:
 def test_headlines_name_the_scenario() -> None:
     run = ODD_RUNS["one"]
     for fig in (latency_cdfs([("fcfs", run)]), stalls([("fcfs", run)]), ttft_breakdown([("fcfs", run)])):
-        assert fig.texts[0].get_text().endswith(": run")
-    assert iteration_timeline("fcfs", run).texts[0].get_text().endswith(": run, fcfs")
-    assert iteration_timeline("run", run).texts[0].get_text().endswith(": run")
+        assert fig.texts[0].get_text().endswith(": run, simulated")
+    assert iteration_timeline("fcfs", run).texts[0].get_text().endswith(": run, simulated, fcfs")
+    assert iteration_timeline("run", run).texts[0].get_text().endswith(": run, simulated")
 
 
 def test_whoever_got_no_first_token_waits_last() -> None:

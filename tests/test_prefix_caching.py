@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import pytest
+from acting import EVERY, SAFE
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from prefix_loads import shared_loads
-from rules import POLICIES
 from servers import Served, SmallBackend, serve
 from small_loads import Load, loads, resolved
 from test_fast_path import assert_same
 from test_invariants import (
+    MAY_STALL,
     assert_everybody_can_leave,
     assert_everybody_has_an_end,
     assert_iterations_follow_one_another,
@@ -25,7 +26,7 @@ RANDOM = settings(
     derandomize=True,
     phases=[Phase.generate],  # a failure is not made smaller, which takes minutes
 )
-every_policy = pytest.mark.parametrize("policy", POLICIES)
+every_policy = pytest.mark.parametrize("policy", EVERY)
 
 
 def served(load: Load, policy: str, fast_path: bool = True, fails: frozenset[tuple[str, str]] = frozenset()) -> Served:
@@ -37,7 +38,9 @@ def served(load: Load, policy: str, fast_path: bool = True, fails: frozenset[tup
 @every_policy
 @RANDOM
 @given(
-    load=shared_loads() | loads(prefix_caching=True), fast_path=st.booleans(), fails=st.sets(st.just(("image", "k0")))
+    load=shared_loads() | loads(enable_prefix_caching=True),
+    fast_path=st.booleans(),
+    fails=st.sets(st.just(("image", "k0"))),
 )
 def test_every_rule_holds_in_every_run(policy: str, load: Load, fast_path: bool, fails: set[tuple[str, str]]) -> None:
     """`CheckedState` follows references, reservations and hits, and what is in every block."""
@@ -57,14 +60,14 @@ def test_paths_agree(policy: str, load: Load) -> None:
     assert_same(quick, slow)
 
 
-@pytest.mark.parametrize("policy", ["unbudgeted", "footprint"])
+@pytest.mark.parametrize("policy", ["unbudgeted", "sglang", "hf_rows, inputs kept", *SAFE])
 @RANDOM
 @given(load=shared_loads(cancelled=False))
 def test_no_livelock_and_no_stall_where_there_is_no_reason_for_one(policy: str, load: Load) -> None:
     assert set(served(load, policy).status.values()) == {"finished"}
 
 
-@every_policy
+@pytest.mark.parametrize("policy", [name for name in EVERY if name not in MAY_STALL])
 @settings(RANDOM, max_examples=25)
 @given(load=shared_loads(cancelled=False, capacity="max_utilization", encoder_cache_rows=100))
 def test_preemption_alone_stalls_nobody(policy: str, load: Load) -> None:

@@ -19,6 +19,7 @@ from executor.prompts import Prompts
 from policies import POLICIES
 from policies.block_keys import BlockKeys
 from policies.prefix_pool import PrefixPool
+from policies.prefix_state import CachingState
 from policies.request_state import RequestState
 from sim import Scenario
 from sim.plan_log import PlanLine, parsed
@@ -35,7 +36,7 @@ single = cache(lambda: tiny(torch.float32))
 def asked(seed: int, folder: Path, policy: str) -> tuple[list[Request], Scenario]:
     rng = random.Random(seed)
     requests = alike_requests(rng)
-    engine = {**tight_engine(rng, requests), "prefix_caching": True, "encoder_cache_reuse": rng.random() < 0.8}
+    engine = {**tight_engine(rng, requests), "enable_prefix_caching": True, "encoder_cache_reuse": rng.random() < 0.8}
     return requests, scenario(requests, engine, policy, folder)
 
 
@@ -92,8 +93,9 @@ def test_nothing_leaks(recorded: dict[int, tuple[list[Request], Recorded]]) -> N
     for _, run in recorded.values():
         state = run.live.world.state
         if run.live.run.verdict == "finished":
+            assert isinstance(state, CachingState)
             assert state.pool.num_used == 0 and state.cache.held_rows == 0
-            assert state.prefixes is not None and not any(state.prefixes.pool.refs)
+            assert not any(state.prefixes.pool.refs)
     assert sum(run.live.run.verdict == "finished" for _, run in recorded.values()) >= 30
 
 
@@ -149,7 +151,7 @@ def test_equal_text_with_another_image_answers_otherwise(on: bool, tmp_path: Pat
     requests = [
         Request(id, 10**9 * id, tokens, 6, own, (7, 8, 9, 10), hash_block_size=16) for id, own in enumerate(items)
     ]
-    engine = {"block_size": 4, "num_kv_blocks": 100, "prefix_caching": on}
+    engine = {"block_size": 4, "num_kv_blocks": 100, "enable_prefix_caching": on}
     run = run_recorded(scenario(requests, engine, "fcfs", tmp_path), model())
     assert assert_exact(requests, run) == 3
     assert run.answers[0] == run.answers[2] != run.answers[1]

@@ -21,7 +21,7 @@ from workloads import Jsonl, Mooncake, Synthetic, model_named
 from workloads.request import Request
 from workloads.traces import write_jsonl
 
-CACHED: dict[str, Any] = {"prefix_caching": True, "block_size": 1}
+CACHED: dict[str, Any] = {"enable_prefix_caching": True, "block_size": 1}
 
 
 def keys(asked: Request, block_size: int) -> list[object]:
@@ -103,7 +103,7 @@ def test_blocks_are_used_fresh_first_then_the_longest_free_and_a_prefix_from_its
     assert [*pool.free] == [6, 5, 4, 3, 2, 1]
     pool.hold([1])
     assert [*pool.take(4)] == [6, 5, 4, 3] and pool.blocks == {("one", 1): 1, ("one", 2): 2}
-    assert pool.changed[-1] == ("one", 3) and len(pool.free) == 1
+    assert pool.changed[-1] == ("one", 3) and pool.num_free == 1
 
 
 class Books:
@@ -127,7 +127,7 @@ def test_blocks_are_free_cached_or_held_whatever_happens(steps: list[tuple[str, 
     books = Books()
     pool, owners = books.pool, books.owners
     for step, which, count in steps:
-        if step == "take" and count <= len(pool.free):
+        if step == "take" and count <= pool.num_free:
             held = {block for owner in owners for block in owner}
             owners.append(pool.take(count))
             assert not held & {*owners[-1]}, "a held block was evicted"
@@ -186,7 +186,7 @@ def test_preempting_one_of_two_frees_only_what_the_other_does_not_hold() -> None
 def test_no_evict_reserves_what_is_shared_once() -> None:
     """Two of 8 + 1 + 3 blocks fit 16 where they share 8 of them; without caching they follow each other."""
     for cached, at_once in ((True, 2), (False, 1)):
-        desk = Desk("fcfs", limits(prefix_caching=cached, block_size=1, num_kv_blocks=16))
+        desk = Desk("fcfs", limits(enable_prefix_caching=cached, block_size=1, num_kv_blocks=16))
         first, second = desk.submit(alike(0, output=4), alike(1, output=4))
         desk.step()
         desk.step()
@@ -201,7 +201,7 @@ def test_who_loses_items_of_its_hit_charges_its_footprint_anew() -> None:
     first = Sized(1, 3, "a")
     desk.submit(request(0, output=8), request(1, [first]), request(2, text=9))
     desk.step()
-    assert desk.state.num_active == 1 and len(desk.state.pool.free) == 13
+    assert desk.state.num_active == 1 and desk.state.pool.num_free == 13
     (late,) = desk.submit(request(3, [first, *(Sized(1, 1, key) for key in "bcd")]))
     assert late.num_computed_tokens == 3 and late.next_item == 1
     desk.step()
@@ -230,7 +230,7 @@ def test_decodes_that_evict_what_somebody_would_find_are_looked_at_one_by_one() 
 
 def test_only_whole_blocks_are_found_and_one_token_is_always_computed() -> None:
     for block_size, found in ((1, 8), (2, 8), (3, 6), (4, 8), (8, 8), (9, 0)):
-        desk = Desk("fcfs", limits(prefix_caching=True, block_size=block_size))
+        desk = Desk("fcfs", limits(enable_prefix_caching=True, block_size=block_size))
         started(desk, alike(0), alike(1, 8))
         (late,) = desk.submit(alike(2))
         assert late.num_computed_tokens == found

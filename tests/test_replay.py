@@ -55,7 +55,7 @@ def test_a_live_run_fills_its_folder(scenario: Path, tmp_path: Path) -> None:
     assert names(out) == sorted([*LIVE_FILES, "plots"])
     assert "measured" in result.output and "simulated" not in result.output
     live = json.loads((out / "live.json").read_text())
-    assert (live["clock"], live["model"]) == ("wall", {"name": "tiny", "dtype": "float32"})
+    assert (live["clock"], live["model"]) == ("thread_time", {"name": "tiny", "dtype": "float32"})
     assert live["memory"]["kv_bytes"] == 61 * 16 * 2 * 2 * 2 * 16 * 4
     assert json.loads((out / "run.json").read_text())["origin"] == "measured"
     tokens, requests = pd.read_parquet(out / "tokens.parquet"), pd.read_parquet(out / "requests.parquet")
@@ -161,3 +161,38 @@ def test_simulating_imports_no_torch(scenario: Path, tmp_path: Path) -> None:
     code = f"{WITHOUT}\nimport sim\n{RUN}"
     command = [sys.executable, "-c", code, "run", str(scenario), "--out", str(tmp_path / "out")]
     assert subprocess.run(command, capture_output=True).returncode == 0
+
+
+def test_variants_of_the_seed_have_weights_of_their_own(scenario: Path, tmp_path: Path) -> None:
+    several, alone = tmp_path / "several", tmp_path / "alone"
+    common = (scenario, "--no-plots", "--clock", "model", "--dtype", "float64")
+    assert tandem("replay", *common, "--set", "seed=1,2", "--out", several).exit_code == 0
+    assert tandem("replay", *common, "--set", "seed=2", "--out", alone).exit_code == 0
+    both = [pd.read_parquet(folder / "tokens.parquet") for folder in (several / "seed=2", alone)]
+    assert both[0].tokens.map(list).tolist() == both[1].tokens.map(list).tolist()
+
+
+def test_a_simulated_run_in_a_live_runs_place_leaves_nothing_of_it(scenario: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    assert tandem("replay", scenario, "--out", out, "--no-plots", "--calibrate-every", "3").exit_code == 0
+    assert "calibration.csv" in names(out)
+    assert tandem("run", scenario, "--out", out, "--no-plots").exit_code == 0
+    assert names(out) == FILES
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--temperature", "inf"], "temperature"),
+        (["--temperature", "1e-39"], "temperature"),
+        (["--threads", "1000000000000"], "threads"),
+        (["--device", "cpu:3"], "cpu has no number"),
+        (["--model", "tinny"], "nor a folder"),
+        (["--model", "qwen3-vl-8b"], "can only be simulated"),
+        (["--images", "x" * 300], "longer than 255 bytes"),
+    ],
+)
+def test_more_wrong_input(arguments: list[str], words: str, scenario: Path) -> None:
+    result = tandem("replay", scenario, "--out", scenario.parent / "out", *arguments)
+    assert result.exit_code == 2, result.output
+    assert result.stderr.count("\n") == 1 and words in result.stderr

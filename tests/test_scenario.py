@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
+from policies import POLICIES
 from sim import Scenario, run
 from sim.published import METRICS
 from sim.yaml_text import parse
@@ -19,7 +20,7 @@ SEGMENTS = {"kind": "piecewise", "segments": [{"duration": 1, "rat": 2}]}
 GAMMA = {"kind": "gamma", "rate": 6, "burstiness": 0.2}
 USERS = {"kind": "concurrency", "users": 3}
 SIZE = {"size": "512x512"}
-KINDS = "eager, fcfs, footprint, head_of_line, unbudgeted"
+KINDS = ", ".join(sorted(policy.model_fields["kind"].default for policy in POLICIES))
 FIGURE = {"metric": "completed", "value": 1}
 
 
@@ -128,7 +129,7 @@ SET = [
     ("workload.images.size.values.9", 1, "workload.images.size.values.9: '9' is none of the list's entries, which"),
     ("workload.images.size.values.x", 1, "workload.images.size.values.x: 'x' is none of the list's entries, which"),
     # what engines have and this one does not
-    ("engine.enable_prefix_caching", True, "engine.enable_prefix_caching: unknown key; nearest: prefix_caching"),
+    ("engine.prefix_caching", True, "engine.prefix_caching: unknown key; nearest: enable_prefix_caching"),
     ("engine.tensor_parallel_size", 2, "engine.tensor_parallel_size: tensor parallelism: engines have it"),
     ("engine.kv_cache_dtype", "fp8", "engine.kv_cache_dtype: quantized KV: engines have it"),
     ("engine.max_model_len", 4096, "engine.max_model_len: a limit on the model's length: engines have it"),

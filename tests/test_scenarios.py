@@ -5,7 +5,7 @@ from itertools import combinations
 from pathlib import Path
 
 import pytest
-from rules import WHOLE
+from acting import ALIKE, IN_ORDER
 
 from policies import POLICIES
 from sim import Run, Scenario, run
@@ -30,7 +30,8 @@ def test_which_are_shipped() -> None:
     light = {f"published_light_c{users}" for users in (1, 8, 32)}
     tables = light | {f"published_{name}" for name in ("bursty_c8", "bursty_c32", "reuse", "memory_stress")}
     others = {"bursty_images", "deadlock", "production_mix", "shared_prefix", "text_only", "trace_replay"}
-    assert tables | others <= set(NAMES)
+    engines = {"disaggregated", "side_stream"}
+    assert tables | others | engines <= set(NAMES)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -94,10 +95,10 @@ def test_bursty_images_binds_both_caches() -> None:
 
 def test_bursty_images_trades_ttft_for_itl() -> None:
     """Eager gives the steadiest decodes and the longest waits, footprint waits least of the budgeted ones."""
-    figures = {kind: under("bursty_images", kind).summary for kind in WHOLE}
+    figures = {kind: under("bursty_images", kind).summary for kind in IN_ORDER}
     assert min(figures, key=lambda kind: figures[kind]["p99_itl_ms"]) == "eager"
     assert max(figures, key=lambda kind: figures[kind]["p90_ttft_ms"]) == "eager"
-    assert min(WHOLE[1:], key=lambda kind: figures[kind]["p90_ttft_ms"]) == "footprint"
+    assert min(IN_ORDER[1:], key=lambda kind: figures[kind]["p90_ttft_ms"]) == "footprint"
 
 
 def test_light_load_and_text_need_no_policy() -> None:
@@ -106,7 +107,7 @@ def test_light_load_and_text_need_no_policy() -> None:
         for figure in ("request_throughput", "median_ttft_ms", "p99_ttft_ms", "mean_tpot_ms", "p99_tpot_ms"):
             assert after[figure] == pytest.approx(before[figure], rel=1e-3)
     few = ("workload.num_requests", 100)
-    assert len({under("text_only", kind, few).decisions for kind in KINDS}) == 1
+    assert len({under("text_only", kind, few).decisions for kind in ALIKE}) == 1
     assert under("text_only", "head_of_line", few).summary["total_encoder_tokens"] == 0
 
 
@@ -119,7 +120,7 @@ def test_reuse_saves_encoding() -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_shared_prefix_is_computed_once(kind: str) -> None:
-    on, off = (under("shared_prefix", kind, ("engine.prefix_caching", cached)) for cached in (True, False))
+    on, off = (under("shared_prefix", kind, ("engine.enable_prefix_caching", cached)) for cached in (True, False))
     assert (
         on.summary["prefix_cache_hit_rate"] == pytest.approx(0.9, abs=0.05) and off.summary["total_cached_tokens"] == 0
     )
@@ -142,6 +143,23 @@ def test_memory_stress_runs_out_of_memory_without_a_budget(kind: str) -> None:
     assert set(result.requests["status"]) == {"finished", "failed"}
     reasons = set(result.requests["reason"]) - {""}
     assert reasons and all(reason.startswith("out of memory: encoding ") for reason in reasons)
+
+
+def test_side_stream_shrinks_gaps_by_more_than_it_delays_first_tokens() -> None:
+    turns, beside = (simulated("side_stream", ("engine.encoder_side_stream_max_ahead", ahead)) for ahead in (0, 1))
+    assert beside.summary["p99_itl_ms"] < 0.7 * turns.summary["p99_itl_ms"]
+    assert turns.summary["median_ttft_ms"] < beside.summary["median_ttft_ms"] < 1.2 * turns.summary["median_ttft_ms"]
+    assert beside.summary["encoder_busy_fraction"] > turns.summary["encoder_busy_fraction"]
+
+
+def test_disaggregated_trades_gaps_of_all_for_the_tail() -> None:
+    pools = [{"prefill": {"engines": 2}}, {"encode": {}, "decode": {}, "link": {"gigabytes_per_second": 50}}]
+    whole, three = (run(SCENARIOS / "disaggregated.yaml", {"pools": some}).summary for some in pools)
+    apart = simulated("disaggregated").summary
+    assert apart["p99_itl_ms"] < 0.55 * whole["p99_itl_ms"]
+    assert whole["mean_tpot_ms"] < apart["mean_tpot_ms"] < 1.25 * whole["mean_tpot_ms"]
+    assert whole["median_ttft_ms"] < apart["median_ttft_ms"] < 1.25 * whole["median_ttft_ms"]
+    assert three["p99_itl_ms"] < 0.55 * apart["p99_itl_ms"] and three["transferred_kv_bytes"] > 0
 
 
 def test_deadlock_stalls_wholly_under_fcfs() -> None:

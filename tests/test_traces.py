@@ -132,7 +132,7 @@ HEADER = "TIMESTAMP,ContextTokens,GeneratedTokens\n"
         ),
         ("jsonl", "[0, 0, 5, 5, [], [-1]]", ":1: a block hash is 0 to 2**64 - 1"),
         ("jsonl", "[0, 0, 5, 5, [], [1], 0, 0]", ":1: a block hash is 0 to 2**64 - 1, and stands for at least one"),
-        ("mooncake", f'{{"timestamp": 0, "input_length": 5, "output_length": 5, "hash_ids": [{2**64}]}}', ":1: a block"),
+        ("mooncake", f'{{"timestamp": 0, "input_length": 5, "output_length": 1, "hash_ids": [{2**64}]}}', ":1: a blo"),
         ("jsonl", "{", ":1: Invalid JSON"),
         ("jsonl", "", ": no requests"),
     ],

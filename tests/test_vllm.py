@@ -10,11 +10,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from acting import VLLM
 from checks import assert_clean
 from decide import Case, Server, cases, difference
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from rules import MS, VLLM, Desk, Sized, Step, limits, request
+from rules import MS, Desk, Sized, Step, limits, request
 from servers import SmallBackend, serve
 from small_loads import Load, loads, resolved
 from test_fast_path import assert_same

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from rules import MS, VLLM, Desk, Sized, Step, limits, request
+from acting import VLLM
+from rules import MS, Desk, Sized, Step, limits, request
 from servers import serve
 
 from policies import Vllm, VllmPriority
