@@ -66,7 +66,8 @@ class Sglang(Policy):
 
     def _add(self, builder: PlanBuilder, queue: Iterable[RequestState], promised: int) -> None:
         for request in queue:
-            if self._to_finish(builder, request) > builder.free_blocks - promised:
+            to_finish = builder.blocks_needed(request, request.max_tokens - request.num_computed_tokens)
+            if to_finish > builder.free_blocks - promised:
                 if self.skip_blocked:
                     continue
                 return
@@ -80,10 +81,6 @@ class Sglang(Policy):
             if not builder.completes(request):
                 return
             promised += request.max_blocks - builder.state.pool.blocks_for(request.num_computed_tokens + chunk)
-
-    def _to_finish(self, builder: PlanBuilder, request: RequestState) -> int:
-        """KV blocks for its whole prompt and answer."""
-        return builder.blocks_needed(request, request.max_tokens - request.num_computed_tokens)
 
     def _chunk(self, builder: PlanBuilder, request: RequestState, num_tokens: int) -> bool:
         """Compute a chunk, after the encoder was called for the images that it touches."""

@@ -124,5 +124,5 @@ def _check_hit(state: CachingState, request: RequestState) -> None:
 def _check_reservations(state: CachingState) -> None:
     """Who has started can be served to the end without taking anything from anybody."""
     if state.limits.capacity == "no_evict":
-        started = [*(r for r in state.contexts if r.blocks), *state.decodes.members]
-        assert sum(r.max_blocks for r in started) - state.prefixes.pool.num_shared <= state.pool.num_blocks
+        reserved = sum(r.max_blocks for r in state.contexts if r.blocks) + state.decodes.num_blocks
+        assert reserved - state.prefixes.pool.num_shared <= state.pool.num_blocks

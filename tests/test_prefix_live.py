@@ -29,7 +29,7 @@ from sim.world import resolve
 from workloads.request import MultimodalItem, Request
 
 NAMES = [policy().kind for policy in POLICIES]
-SEEDS = range(56)
+SEEDS = range(80)
 single = cache(lambda: tiny(torch.float32))
 
 

@@ -7,10 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from acting import POLICIES
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from prefix_checks import tokens_of
-from prefix_loads import prompts
+from prefix_loads import CACHED, alike, prompts, started
 from rules import MS, Desk, Sized, limits, request
 from servers import serve
 from test_fast_path import assert_same
@@ -21,7 +22,7 @@ from workloads import Jsonl, Mooncake, Synthetic, model_named
 from workloads.request import Request
 from workloads.traces import write_jsonl
 
-CACHED: dict[str, Any] = {"enable_prefix_caching": True, "block_size": 1}
+MAX_UTILIZATION = ("hf_rows", "vllm", "vllm_priority")  # whatever is asked for
 
 
 def keys(asked: Request, block_size: int) -> list[object]:
@@ -145,17 +146,6 @@ def test_blocks_are_free_cached_or_held_whatever_happens(steps: list[tuple[str, 
 # Drafts
 
 
-def started(desk: Desk, *asked: Request) -> None:
-    """Served until nothing runs."""
-    desk.submit(*asked)
-    desk.steps()
-
-
-def alike(id: int, tokens: int = 9, output: int = 1) -> Request:
-    """Hashed text of 8 tokens and its own."""
-    return Request(id, 0, tokens, output, (), (1,), hash_block_size=8)
-
-
 def test_a_hit_is_attached_and_taken_back_without_a_trace() -> None:
     """Cached blocks that nobody holds leave the free ones with the first who attaches them, and not again."""
     desk = Desk("fcfs", limits(**CACHED, num_kv_blocks=30))
@@ -172,6 +162,35 @@ def test_a_hit_is_attached_and_taken_back_without_a_trace() -> None:
     assert builder.prefill(one, 1) and builder.free_blocks == 21
 
 
+def test_an_attempt_that_is_undone_lets_go_of_its_hits() -> None:
+    desk = Desk("fcfs", limits(**CACHED, num_kv_blocks=30))
+    started(desk, alike(0))
+    one, other = desk.submit(alike(1), alike(2))
+    builder = desk.builder()
+    builder.admit(one), builder.admit(other)
+    assert builder.prefill(other, 1) and builder.free_blocks == 21
+    attempt = builder.attempt()
+    assert builder.prefill(one, 1) and builder.free_blocks == 20
+    attempt.undo()
+    assert builder.free_blocks == 21 and {*builder.plan.hits} == {other} and builder.blocks_needed(one, 1) == 1
+    assert builder.unschedule(other) and builder.free_blocks == 30 and builder.blocks_needed(one, 1) == 9
+
+
+def test_blocks_kept_for_later_begin_with_the_hit() -> None:
+    """All of its 8 cached blocks and one more are its own from then on, though nothing is computed yet."""
+    desk = Desk("fcfs", limits(**CACHED, num_kv_blocks=30))
+    started(desk, alike(0))
+    (one,) = desk.submit(alike(1))
+    builder = desk.builder()
+    builder.admit(one)
+    assert builder.keep_blocks(one, 0) and builder.free_blocks == 30 and not builder.plan.hits
+    assert builder.keep_blocks(one, 1) and builder.free_blocks == 21 and {*builder.plan.hits} == {one}
+    desk.state.begin(builder.plan)
+    desk.state.complete(builder.plan)
+    assert len(one.blocks) == 9 and (one.num_computed_tokens, one.num_cached_tokens) == (8, 8) and not one.hit
+    assert desk.step().prefill == ((1, 1),)
+
+
 def test_preempting_one_of_two_frees_only_what_the_other_does_not_hold() -> None:
     desk = Desk("fcfs", limits(**CACHED, num_kv_blocks=30, capacity="max_utilization"))
     started(desk, alike(0))
@@ -183,10 +202,11 @@ def test_preempting_one_of_two_frees_only_what_the_other_does_not_hold() -> None
     assert builder.preempt(other) and builder.free_blocks == 30
 
 
-def test_no_evict_reserves_what_is_shared_once() -> None:
+@pytest.mark.parametrize("policy", [kind for kind in POLICIES if kind not in MAX_UTILIZATION])
+def test_no_evict_reserves_what_is_shared_once(policy: str) -> None:
     """Two of 8 + 1 + 3 blocks fit 16 where they share 8 of them; without caching they follow each other."""
     for cached, at_once in ((True, 2), (False, 1)):
-        desk = Desk("fcfs", limits(enable_prefix_caching=cached, block_size=1, num_kv_blocks=16))
+        desk = Desk(policy, limits(enable_prefix_caching=cached, block_size=1, num_kv_blocks=16))
         first, second = desk.submit(alike(0, output=4), alike(1, output=4))
         desk.step()
         desk.step()
@@ -236,3 +256,16 @@ def test_only_whole_blocks_are_found_and_one_token_is_always_computed() -> None:
         assert late.num_computed_tokens == found
         (same,) = desk.submit(alike(3, 8))
         assert same.num_computed_tokens == 7 // block_size * block_size
+
+
+def test_an_offloaded_request_that_finds_all_but_one_token_waits_as_others_do() -> None:
+    """hf_rows: it is no decode that was left out, so although there is room at once it waits until somebody finishes.
+
+    By then 0 has taken three of the six blocks that it would have found.
+    """
+    asked = [request(id, text=2, output=9) for id in range(3)]
+    ran = serve(asked, "hf_rows", limits(**CACHED, num_kv_blocks=19), fast_path=False, cancels={1: 11 * MS // 2})
+    assert ran.requests[2].num_preemptions == 1 and ran.status == {0: "finished", 1: "cancelled", 2: "finished"}
+    (again,) = (n for n, step in enumerate(ran.steps) if n and step.prefill)
+    assert ran.steps[again].prefill == ((2, 2 + 5 - 3),)
+    assert ran.steps[again - 1].decodes == (0,) and not any(0 in step.decodes for step in ran.steps[again:])
