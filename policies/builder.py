@@ -52,8 +52,8 @@ class PlanBuilder(Reservations):
         count = len(decodes.members)
         if plan.preempted:
             count -= sum(request in decodes.members for request in plan.preempted)
-        if self._held_back:
-            count -= len(self._held_back)
+        if plan.held_back:
+            count -= len(plan.held_back)
         if not 0 < count <= self.tokens_left:
             return False
         blocks = self.blocks_to_decode

@@ -108,12 +108,17 @@ class DecodeCohort:
         if crossing:
             self._unsettled += self._pool.take(len(crossing))
 
-    def advance(self, steps: int) -> None:
-        """That many steps were taken; the first one's blocks were taken by `grow`, those of the others are now."""
+    def advance(self, steps: int) -> list[RequestState]:
+        """That many steps were taken; the first one's blocks were taken by `grow`, those of the others are now.
+
+        Returns the members whose answers are complete now, in order of admission; they leave the cohort.
+        """
         if steps > 1:
             self._grow_more(steps)
         self.steps += steps
         self.context_tokens += steps * len(self.members)
+        finishing = self._finishing
+        return self._pop_finished() if finishing and finishing[0][0] <= self.steps else []
 
     def _grow_more(self, steps: int) -> None:
         """What `grow` would have taken at the steps after the first."""
@@ -141,12 +146,8 @@ class DecodeCohort:
         """KV blocks that hold the member's tokens, and the next `ahead`."""
         return -(-(request.num_computed_tokens + self.steps - request.joined + ahead) // self._block_size)
 
-    def pop_finished(self) -> list[RequestState]:
-        """The members whose answers are complete now, in order of admission; they leave the cohort."""
-        finishing, steps = self._finishing, self.steps
-        if not finishing or finishing[0][0] > steps:
-            return []
-        finished = []
+    def _pop_finished(self) -> list[RequestState]:
+        finishing, steps, finished = self._finishing, self.steps, []
         while finishing and finishing[0][0] <= steps:
             last, _, request = heappop(finishing)
             if request.last_step == last and request.joined >= 0:

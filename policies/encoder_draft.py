@@ -6,10 +6,10 @@ from collections.abc import Iterable
 from typing import Literal
 
 from policies.encoder_cache import Key
-from policies.plan import Blocked
+from policies.plan import Blocked, IterationPlan
 from policies.request_state import RequestState
 from policies.row_draft import RowDraft
-from policies.serving import ServingState
+from policies.serving import UNBOUNDED, ServingState
 
 
 class EncoderDraft(RowDraft):
@@ -19,7 +19,11 @@ class EncoderDraft(RowDraft):
     _reserved_for: RequestState | None = None
 
     def __init__(self, state: ServingState) -> None:
-        super().__init__(state)
+        self.state = state
+        self.plan = IterationPlan()
+        rows = state.encoder_cache_rows if state.cache.references else UNBOUNDED
+        self.rows_left = rows - state.cache.held_rows
+        self._claims = {}
         self.encoder_items_left = state.encoder_max_num_items
         self.encoder_tokens_left = state.encoder_max_num_tokens
         self._encoding: set[Key] = set()  # keys that this draft encodes

@@ -28,32 +28,35 @@ class IterationPlan:
     Items are named (request, index in its prompt). A plan with nothing to run is falsy.
     """
 
-    encoder_tokens = 0  # pre-merger, of `encode`
-    encodes_per_request = False  # the encoder is called for one request after the other
-    num_prefill_tokens = 0
-    num_decodes = 0  # set by begin
-    context_tokens = 0  # that the decodes attend to; set by begin
-    held_back: Collection[
-        RequestState
-    ] = ()  # decodes that get no token now: they leave the cohort and keep their blocks
-    requeued: Collection[RequestState] = ()  # of `preempted`: go to the head of the waiting queue, the last one first
-    reclaimed: Sequence[tuple[RequestState, int]] = ()  # outputs taken back before their owners came to read them
-    kept_blocks: Sequence[tuple[RequestState, int]] = ()  # (request, tokens whose KV blocks it takes for later)
-    refused: Mapping[RequestState, str] = NOBODY  # requests that fail with this iteration, each with the reason
-    hits: Mapping[RequestState, Sequence[int]] = {}  # cached KV blocks that those whose prefill begins now start with
-    lookahead = 0  # tokens by which prefill has to be past an item before its output is released
-    evicted: Collection[Key] = ()  # outputs dropped from the encoder cache whatever else becomes of the draft
-    refreshed: Collection[Key] = ()  # outputs that count as released just now, in this order
+    __slots__ = (
+        *("admitted", "attached", "blocked", "charged", "context_tokens", "decode", "encode", "encoder_tokens"),
+        *("encodes_per_request", "evicted", "held_back", "kept_blocks", "lookahead", "num_decodes"),
+        *("num_prefill_tokens", "preempted", "prefill", "reclaimed", "refreshed", "refused", "requeued"),
+    )
+    hits: Mapping[RequestState, Sequence[int]] = MappingProxyType({})  # of a `CachingPlan`; of any other there are none
 
     def __init__(self, decode: DecodeCohort | None = None) -> None:
         self.admitted: list[RequestState] = []  # leave the waiting queue, in order of admission
         self.preempted: list[RequestState] = []  # give back everything and start over
+        self.requeued: Collection[RequestState] = ()  # of these: go to the queue's head, the last one first
         self.attached: list[tuple[RequestState, int]] = []  # items held at no cost: cached, or encoded by another owner
         self.charged: list[tuple[RequestState, int]] = []  # items whose rows are charged before they are encoded
+        self.reclaimed: Sequence[tuple[RequestState, int]] = ()  # outputs taken back before their owners read them
+        self.evicted: Collection[Key] = ()  # outputs dropped from the encoder cache whatever becomes of the draft
+        self.refreshed: Collection[Key] = ()  # outputs that count as released just now, in this order
         self.encode: list[tuple[RequestState, int]] = []  # items to encode now, in the order of selection
+        self.encoder_tokens = 0  # pre-merger, of `encode`
+        self.encodes_per_request = False  # the encoder is called for one request after the other
         self.prefill: list[tuple[RequestState, int]] = []  # (request, tokens of this chunk)
+        self.num_prefill_tokens = 0
+        self.lookahead = 0  # tokens by which prefill has to be past an item before its output is released
+        self.kept_blocks: Sequence[tuple[RequestState, int]] = ()  # (request, tokens whose KV blocks it takes early)
         self.decode = decode  # the running decodes, all that are neither preempted nor held back, or none
+        self.held_back: Collection[RequestState] = ()  # get no token now: they leave the cohort and keep their blocks
+        self.num_decodes = 0  # set by begin
+        self.context_tokens = 0  # that the decodes attend to; set by begin
         self.blocked: dict[RequestState, Blocked] = {}  # whom an encoder budget or the cache refused, and why
+        self.refused: Mapping[RequestState, str] = NOBODY  # fail with this iteration, each with the reason
 
     def __bool__(self) -> bool:
         return self.decode is not None or bool(self.prefill or self.encode)
@@ -78,3 +81,13 @@ class IterationPlan:
     def changes_alone(self) -> bool:
         """Whether it changes something even where it runs nothing: drafted again, it would be another."""
         return bool(self.preempted or self.evicted or self.refreshed or self.refused)
+
+
+class CachingPlan(IterationPlan):
+    """Where prefixes are cached."""
+
+    __slots__ = ("hits",)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.hits: Mapping[RequestState, Sequence[int]] = {}  # cached KV blocks that who starts now begins with

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from policies.attempt import Attempt
 from policies.builder import PlanBuilder
+from policies.plan import CachingPlan
 from policies.prefix_state import CachingState
 from policies.request_state import RequestState
 from policies.serving import ServingState
@@ -15,9 +16,11 @@ class CachingBuilder(PlanBuilder):
     """References to KV blocks are counted as they would stand after this draft; the pool itself stays as it is."""
 
     state: CachingState
+    plan: CachingPlan
 
     def __init__(self, state: ServingState, now: int) -> None:
         super().__init__(state, now)
+        self.plan = CachingPlan()
         self._pool = self.state.prefixes.pool
         self._references: dict[int, int] = {}  # that this draft adds to a block, or takes away
 

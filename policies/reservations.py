@@ -18,8 +18,8 @@ class Reservations(Together):
         blocks = decodes.num_crossing
         if self.plan.preempted:
             blocks -= sum(map(decodes.crosses, self.plan.preempted))
-        if self._held_back:
-            blocks -= sum(map(decodes.crosses, self._held_back))
+        if self.plan.held_back:
+            blocks -= sum(map(decodes.crosses, self.plan.held_back))
         return blocks
 
     def reserved(self) -> list[RequestState]:

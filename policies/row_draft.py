@@ -9,7 +9,7 @@ from typing import Any
 from policies.encoder_cache import EncoderEntry, Key
 from policies.plan import IterationPlan
 from policies.request_state import RequestState
-from policies.serving import UNBOUNDED, ServingState
+from policies.serving import ServingState
 
 NONE: Mapping[Any, Any] = MappingProxyType({})
 
@@ -22,12 +22,10 @@ class RowDraft:
     _evicted: dict[Key, None] | None = None  # where eviction does not wait for `begin` to need it
     _free_rows = 0  # of rows_left, those that need no eviction, where that matters
 
-    def __init__(self, state: ServingState) -> None:
-        self.state = state
-        self.plan = IterationPlan()
-        rows = state.encoder_cache_rows if state.cache.references else UNBOUNDED
-        self.rows_left = rows - state.cache.held_rows  # that are free, or can be had by evicting
-        self._claims: dict[Key, int] = {}  # holds that this draft adds
+    state: ServingState
+    plan: IterationPlan
+    rows_left: int  # that are free, or can be had by evicting
+    _claims: dict[Key, int]  # holds that this draft adds
 
     def evict_at_once(self) -> None:
         """From here on, taking rows evicts, and that stays so if the rows are given back: a fault of vLLM's.

@@ -161,8 +161,7 @@ class ServingState:
         """Account for what ran: tokens, releases, finishes. More than one iteration only where only decodes ran."""
         finished: list[RequestState] = []
         if plan.decode is not None:
-            plan.decode.advance(num_iterations)
-            finished = plan.decode.pop_finished()
+            finished = plan.decode.advance(num_iterations)
         if not (finished or plan.prefill or plan.encode or plan.refused):
             return NOTHING
         emitted: list[RequestState] = []

@@ -79,7 +79,8 @@ class CostModel:
         for chunk, cached in prefill:
             tokens += chunk
             double_pairs += chunk * (cached + cached + chunk)  # of a query with a key: 2 * chunk * (cached + chunk / 2)
-        elapsed = self._gemm(tokens + num_decodes) + self.prefill_fixed
+        gemm = self._gemms.get(tokens + num_decodes)
+        elapsed = (self._gemm(tokens + num_decodes) if gemm is None else gemm) + self.prefill_fixed
         elapsed += self.prefill_token * tokens + self.prefill_half_pair * double_pairs
         if num_decodes:
             elapsed += self.decode_fixed + self.decode_sequence * num_decodes + self.decode_context * context_tokens
@@ -92,7 +93,8 @@ class CostModel:
         `host + compute([], num_decodes, context_tokens + k * num_decodes)` for k = 0, 1, ... With it, their sum.
         """
         context = self._context_quanta
-        first = self._decode(num_decodes) + context * context_tokens + (self.host << SHIFT) + HALF
+        first = (self._decodes.get(num_decodes) or self._decode(num_decodes)) + context * context_tokens
+        first += (self.host << SHIFT) + HALF
         return run_until(horizon, n, first, context * num_decodes)
 
     def _gemm(self, tokens: int) -> float:

@@ -1,6 +1,7 @@
 """A run of decode iterations as the arithmetic sequence that it is: added up and cut without listing it."""
 
 from bisect import bisect_left
+from functools import partial
 from typing import NamedTuple
 
 SHIFT = 26  # decode iterations are priced in whole quanta of 2**-26 ns, so that one and many come out equal to the bit
@@ -17,6 +18,9 @@ class DecodeRun(NamedTuple):
     slope: int  # in quanta, not negative
 
 
+_run = partial(tuple.__new__, DecodeRun)  # what a NamedTuple does for itself takes twice as long, and runs are many
+
+
 def run_until(horizon: int, n: int, first: int, slope: int) -> tuple[DecodeRun, int]:
     """`n` iterations or fewer: the last is the first one that ends at `horizon` ns or later. With it, what it takes."""
     shortest = first >> SHIFT
@@ -28,7 +32,7 @@ def run_until(horizon: int, n: int, first: int, slope: int) -> tuple[DecodeRun, 
     if n > 1 and total - (first + slope * (n - 1) >> SHIFT) >= horizon:
         n = _first_past(horizon, n, first, slope)
         total = summed(n, first, slope)
-    return DecodeRun(n, first, slope), total
+    return _run((n, first, slope)), total
 
 
 def _first_past(horizon: int, n: int, first: int, slope: int) -> int:

@@ -56,10 +56,10 @@ class Engine:
 
     def deliver(self, request: ServedRequest) -> None:
         """A prepared request reaches the queue; one that can never be served is rejected here, alone."""
-        request.prepared = now(self.env)
+        request.prepared = time = now(self.env)
         reason = self.policy.why_never(self.state.limits, request)
         if reason:
-            self.recorder.leave(request, now(self.env), "rejected", reason)
+            self.recorder.leave(request, time, "rejected", reason)
             return
         self._arrived.append(request)
         self._wake()
@@ -119,7 +119,7 @@ class Engine:
                 count = 1 if outcome.run is None else outcome.run.num_iterations
                 completed = state.complete(plan, count, outcome.failed)
                 if completed is not NOTHING:
-                    if start > now(env) and recorder.is_awaited(completed):
+                    if recorder.clients_wait and start > now(env) and recorder.is_awaited(completed):
                         yield Later(env, start - now(env))  # clients act at the time at which they hear of it
                     recorder.completed(completed, outcome, start)
                 if outcome.failed and self.end_when_out_of_memory:

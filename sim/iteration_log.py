@@ -8,10 +8,10 @@ from numpy.typing import NDArray
 from policies.plan import IterationPlan
 from policies.serving import ServingState
 from sim.backend import Outcome
-from sim.decode_run import QUANTUM, SHIFT
+from sim.decode_run import QUANTUM, SHIFT, DecodeRun
 from sim.engine_use import EngineUse
-from sim.iteration_pieces import COLUMNS, FIELDS, SHORT, Columns, Ints, Piece
-from sim.ledger import Ledger
+from sim.iteration_pieces import COLUMNS, FIELDS, RUN, SHORT, Columns, Ints, Piece
+from sim.ledger import FULL, Ledger
 
 PIECE = 65536  # iterations unrolled at a time: few enough pieces that what each costs does not matter
 
@@ -28,55 +28,83 @@ class IterationLog:
         self._steps: tuple[Ints, NDArray[np.int32]] | None = None  # once they were asked for
         self._pieces: list[Piece] = []
         self._pieces_of = -1  # the number of iterations that they unroll
-        self._entries = Ledger()  # FIELDS of each entry, flat
-        self._runs = Ledger()  # RUN of each entry that is a run, flat
+        self._entries = Ledger(self._width)  # FIELDS of each entry
+        self._runs = Ledger(RUN)  # of each entry that is a run
+
+    @property
+    def _width(self) -> int:
+        return len(FIELDS) if self.keep else SHORT
 
     def add(self, plan: IterationPlan, outcome: Outcome, state: ServingState, start: int) -> None:
         """One iteration, or a run of them, as it stands after `begin`."""
-        num_decodes = plan.num_decodes
-        count, total = self._count(outcome, num_decodes)
-        if not self.keep:
-            self._entries.extend([count, start, total, num_decodes])
-            return
-        cache, pool = state.cache, state.pool
-        held, used = cache.held_rows, pool.num_blocks - pool.num_free
-        resident = held - cache.pending_rows + cache.released_rows
-        work = (len(plan.encode), plan.encoder_tokens, plan.num_prefill_tokens, plan.context_tokens)
-        kept = (used, held, resident, len(state.contexts) + len(state.decodes.members), len(state.waiting))
-        self._entries.extend([count, start, total, num_decodes, outcome.encode, outcome.host, *work, *kept])
-
-    def add_decodes(self, plan: IterationPlan, outcome: Outcome, state: ServingState, start: int) -> None:
-        """The same, where all that is active decodes and nobody waits: most iterations, so it is kept short."""
         num_decodes, cache, pool = plan.num_decodes, state.cache, state.pool
-        count, total = self._count(outcome, num_decodes)
-        if not self.keep:
-            self._entries.extend([count, start, total, num_decodes])
-            return
-        held, used = cache.held_rows, pool.num_blocks - pool.num_free
-        tokens, resident = plan.context_tokens, held - cache.pending_rows + cache.released_rows
-        self._entries.extend(
-            [count, start, total, num_decodes, 0, outcome.host, 0, 0, 0, tokens, used, held, resident, num_decodes, 0]
-        )
-
-    def _count(self, outcome: Outcome, num_decodes: int) -> tuple[int, int]:
-        """How many iterations it was, and the whole time of the first."""
-        count, total, run = 1, outcome.total, outcome.run
-        if run is not None and run.num_iterations > 1:
-            count, first, slope = run
-            total = first >> SHIFT
-            self._runs.extend([first % QUANTUM, slope])
+        count, total = (1, outcome.total) if outcome.run is None else self._add_run(outcome.run)
         self.num_iterations += count
         self._num_entries += 1
         if num_decodes:
             self.decode_steps += count
-        return count, total
+        entries = self._entries
+        if len(entries.page) >= FULL:
+            entries.turn_page()
+        if not self.keep:
+            entries.page += entries.pack(count, start, total, num_decodes)
+            return
+        held, used = cache.held_rows, pool.num_blocks - pool.num_free
+        resident = held - cache.pending_rows + cache.released_rows
+        active = len(state.contexts) + len(state.decodes.members)
+        entries.page += entries.pack(
+            count,
+            start,
+            total,
+            num_decodes,
+            outcome.encode,
+            outcome.host,
+            len(plan.encode),
+            plan.encoder_tokens,
+            plan.num_prefill_tokens,
+            plan.context_tokens,
+            used,
+            held,
+            resident,
+            active,
+            len(state.waiting),
+        )
+
+    def add_decodes(self, plan: IterationPlan, outcome: Outcome, state: ServingState, start: int) -> None:
+        """The same, where all that is active decodes and nobody waits: most iterations, so it is kept short."""
+        num_decodes, cache, pool = plan.num_decodes, state.cache, state.pool
+        count, total = (1, outcome.total) if outcome.run is None else self._add_run(outcome.run)
+        self.num_iterations += count
+        self._num_entries += 1
+        self.decode_steps += count
+        entries = self._entries
+        if len(entries.page) >= FULL:
+            entries.turn_page()
+        if not self.keep:
+            entries.page += entries.pack(count, start, total, num_decodes)
+            return
+        held, used = cache.held_rows, pool.num_blocks - pool.num_free
+        tokens, resident = plan.context_tokens, held - cache.pending_rows + cache.released_rows
+        entries.page += entries.pack(
+            count, start, total, num_decodes, 0, outcome.host, 0, 0, 0, tokens, used, held, resident, num_decodes, 0
+        )
+
+    def _add_run(self, run: DecodeRun) -> tuple[int, int]:
+        """How many iterations it was, and the whole time of the first."""
+        count, first, slope = run
+        if count > 1:
+            runs = self._runs
+            runs.page += runs.pack(first % QUANTUM, slope)
+            if len(runs.page) >= FULL:
+                runs.turn_page()
+        return count, first >> SHIFT
 
     def decode_log(self) -> tuple[Ints, NDArray[np.int32]]:
         """(end in ns, number of decodes) of every step of the cohort."""
         if self._steps is None or len(self._steps[0]) != self.decode_steps:
             self._steps = self._read_steps()
             if not self.keep:  # nothing else is ever asked for, and long runs are why no table is kept
-                self._entries, self._runs, self._num_entries = Ledger(), Ledger(), 0
+                self._entries, self._runs, self._num_entries = Ledger(self._width), Ledger(RUN), 0
         return self._steps
 
     def _read_steps(self) -> tuple[Ints, NDArray[np.int32]]:
@@ -121,8 +149,7 @@ class IterationLog:
 
     def _tables(self) -> Iterator[Ints]:
         """Fields of the entries, as many together as make about PIECE iterations."""
-        width = len(FIELDS) if self.keep else SHORT
-        entries = self._entries.reader()
+        width, entries = self._width, self._entries.reader()
         for first in range(0, self._num_entries, PIECE):
             size = min(PIECE, self._num_entries - first)
             table = entries.take(size * width).reshape(size, width).T

@@ -1,31 +1,34 @@
-"""A long list of integers, appended to in Python and read as numpy arrays; small ones take four bytes each."""
+"""A long table of integers, added to row by row in Python and read as numpy arrays; small ones take four bytes each."""
 
-from array import array
 from collections.abc import Iterator
+from struct import Struct
 
 import numpy as np
 from numpy.typing import NDArray
 
 Ints = NDArray[np.int64]
-FULL = 65536  # integers of a page: growing one large array over and over would copy it over and over
+FULL = 2**19  # bytes of a page: growing one large array over and over would copy it over and over
 SMALL = 2**32
 
 
 class Ledger:
-    """Pages of integers: eight bytes each on the page in hand, four on a full one where they all fit."""
+    """Pages of integers: eight bytes each on the page in hand, four on a full one where they all fit.
 
-    __slots__ = ("_page", "_pages")
+    A row is added as `ledger.page += ledger.pack(*row)`; rows are many, and a call of our own for each would be felt.
+    """
 
-    def __init__(self) -> None:
+    __slots__ = ("_pages", "pack", "page")
+
+    def __init__(self, width: int) -> None:
+        """For rows of `width` integers."""
         self._pages: list[NDArray[np.uint32] | Ints] = []
-        self._page = array("q")
+        self.pack = Struct(f"={width}q").pack
+        self.page = bytearray()
 
-    def extend(self, numbers: list[int]) -> None:
-        page = self._page
-        if len(page) >= FULL:
-            self._pages.append(_packed(np.frombuffer(page, np.int64)))
-            page = self._page = array("q")
-        page.fromlist(numbers)
+    def turn_page(self) -> None:
+        """Begin a new page; due as soon as the one in hand has FULL bytes."""
+        self._pages.append(_packed(np.frombuffer(self.page, np.int64)))
+        self.page = bytearray()
 
     def array(self) -> Ints:
         """All of it, as a copy."""
@@ -36,7 +39,7 @@ class Ledger:
         return Reader(iter(self._read()))
 
     def _read(self) -> "list[NDArray[np.uint32] | Ints]":
-        return [*self._pages, np.array(self._page, np.int64)]
+        return [*self._pages, np.frombuffer(bytes(self.page), np.int64)]
 
 
 class Reader:

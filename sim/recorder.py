@@ -18,12 +18,19 @@ DONE = attrgetter("done")  # the event that a client waits for, if one does
 class Recorder:
     """Called by the engine around each iteration, in this order: planned, iterated, completed."""
 
-    def __init__(self, *, keep_iterations: bool = True, progress: Callable[[int], None] | None = None) -> None:
+    def __init__(
+        self,
+        *,
+        keep_iterations: bool = True,
+        clients_wait: bool = True,
+        progress: Callable[[int], None] | None = None,
+    ) -> None:
+        """`clients_wait`: whether anybody may act on an answer when it is there; in an open loop nobody does."""
         self.iterations = IterationLog(keep_iterations)
         self.requests = RequestLog()
         self.decisions = Decisions()
         self.under_way: dict[ServedRequest, None] = {}
-        self.clients_wait = True  # for answers; in an open loop none does
+        self.clients_wait = clients_wait
         self._progress = progress
 
     def arrive(self, request: ServedRequest) -> None:
@@ -88,18 +95,18 @@ class Recorder:
 
     def is_awaited(self, completed: Completed) -> bool:
         """Whether a client waits for one of those who leave."""
-        return self.clients_wait and (any(map(DONE, completed.finished)) or any(map(DONE, completed.failed)))
+        return any(map(DONE, completed.finished)) or any(map(DONE, completed.failed))
 
     def completed(self, completed: Completed, outcome: Outcome, now: int) -> None:
         """After `complete`: tokens, and who is done."""
-        if completed.emitted:
-            for request in served(completed.emitted):
-                if request.first_token < 0:
-                    request.first_token = now
-                request.segments.append((now, self.iterations.decode_steps, -1, request.num_computed_tokens))
-        if completed.finished:
-            for request in served(completed.finished):
-                self.leave(request, now, "finished")
+        emitted: list[ServedRequest] = completed.emitted  # type: ignore[assignment]  # see `served`
+        for request in emitted:
+            if request.first_token < 0:
+                request.first_token = now
+            request.segments.append((now, self.iterations.decode_steps, -1, request.num_computed_tokens))
+        finished: list[ServedRequest] = completed.finished  # type: ignore[assignment]
+        for request in finished:
+            self.leave(request, now, "finished")
         if completed.failed:
             for request in served(completed.failed):
                 self.leave(request, now, "failed", request.reason or outcome.reason)

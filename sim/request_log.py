@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from sim.ledger import Ledger
+from sim.ledger import FULL, Ledger
 from sim.served import ServedRequest
 
 FIELDS = (
@@ -22,11 +22,11 @@ class RequestLog:
     """Times are integer nanoseconds in here, -1 where they never came; the table has seconds and NaN."""
 
     def __init__(self) -> None:
-        self._rows = Ledger()  # FIELDS of each request, flat
+        self._rows = Ledger(len(FIELDS))
         self._size = 0
         self._texts: dict[str, int] = {"": 0, ONLY: 1}
         self._only = 1
-        self._segments = Ledger()  # SEGMENT of each stretch of decoding, flat
+        self._segments = Ledger(SEGMENT)  # of each stretch of decoding
 
     def __len__(self) -> int:
         return self._size
@@ -37,47 +37,48 @@ class RequestLog:
         request.segments.append((time, step, decode_steps - step, computed))
 
     def add(self, request: ServedRequest, decode_steps: int) -> None:
-        asked, items = request.request, request.items
+        asked, items, rows = request.request, request.items, self._rows
         if request.segments:
             self._add_segments(request, decode_steps)
+        if len(rows.page) >= FULL:
+            rows.turn_page()
         joined = request.joined
         self._size += 1
-        self._rows.extend(
-            [
-                request.id,
-                request.arrival,
-                request.prepared,
-                request.admitted,
-                request.first_token,
-                request.finish,
-                asked.prompt_tokens,
-                request.num_generated + (decode_steps - joined if joined >= 0 else 0),
-                len(items),
-                sum(item.encoder_tokens for item in items) if items else 0,
-                sum(item.embeds for item in items) if items else 0,
-                request.encode,
-                request.prefill,
-                request.reservation_wait,
-                request.budget_wait,
-                request.num_encodes,
-                request.num_cache_hits,
-                request.num_cached_tokens,
-                request.num_preemptions,
-                self._code(request.status),
-                self._code(request.reason) if request.reason else 0,
-                request.transfer,
-                request.requeued,
-                self._code(">".join(request.path)) if request.path else self._only,
-            ]
+        rows.page += rows.pack(
+            request.id,
+            request.arrival,
+            request.prepared,
+            request.admitted,
+            request.first_token,
+            request.finish,
+            asked.prompt_tokens,
+            request.num_generated + (decode_steps - joined if joined >= 0 else 0),
+            len(items),
+            sum(item.encoder_tokens for item in items) if items else 0,
+            sum(item.embeds for item in items) if items else 0,
+            request.encode,
+            request.prefill,
+            request.reservation_wait,
+            request.budget_wait,
+            request.num_encodes,
+            request.num_cache_hits,
+            request.num_cached_tokens,
+            request.num_preemptions,
+            self._texts.get(request.status) or self._code(request.status),
+            self._code(request.reason) if request.reason else 0,
+            request.transfer,
+            request.requeued,
+            self._code(">".join(request.path)) if request.path else self._only,
         )
 
     def _add_segments(self, request: ServedRequest, decode_steps: int) -> None:
-        finished = request.status == "finished"
-        continues = False
+        segments, finished, continues = self._segments, request.status == "finished", False
         for time, step, steps, computed in request.segments:
             count = steps if steps >= 0 else decode_steps - step
-            self._segments.extend([time, step, count, computed, continues, finished])
+            segments.page += segments.pack(time, step, count, computed, continues, finished)
             continues = True
+        if len(segments.page) >= FULL:
+            segments.turn_page()
 
     def _code(self, text: str) -> int:
         return self._texts.setdefault(text, len(self._texts))

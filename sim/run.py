@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import struct
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -60,7 +61,7 @@ def serve(world: World, notes: list[str]) -> Run:
         verdict = "interrupted"
     except OutOfMemoryError as error:
         verdict, notes = "out of memory", [*notes, str(error)]
-    except OverflowError as error:
+    except (OverflowError, struct.error) as error:
         raise InputError(TOO_LONG) from error
     if now(world.env) > LATEST:
         raise InputError(TOO_LONG)

@@ -80,7 +80,11 @@ class World:
 
     def _server(self) -> Server:
         scenario = self.scenario
-        self.recorder = self.recorder_type(keep_iterations=scenario.measure.iterations, progress=self.progress)
+        self.recorder = self.recorder_type(
+            keep_iterations=scenario.measure.iterations,
+            clients_wait=scenario.workload.closed_loop is not None,
+            progress=self.progress,
+        )
         self.state = state_type(self.state_type, scenario.engine)(scenario.engine, scenario.policy.queue_key)
         self.backend = self._backend()
         self.engine = self.engine_type(
@@ -102,7 +106,6 @@ class World:
         scenario = self.scenario
         requests = scenario.workload.requests(seed=scenario.seed, model=scenario.model)
         users = scenario.workload.closed_loop
-        self.recorder.clients_wait = users is not None
         if users is None:
             self.env.process(open_loop(self.env, requests, self.send))
         else:
