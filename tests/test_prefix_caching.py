@@ -94,3 +94,18 @@ def test_same_seed_same_bytes_and_another_seed_others(policy: str) -> None:
     one, again, other = (run(tight(policy, "no_evict", seed)) for seed in (7, 7, 8))
     assert told(one) == told(again) and one.decisions == again.decisions and one.summary == again.summary
     assert told(one)[1] != told(other)[1]
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_a_mooncake_trace_finds_what_its_hash_ids_say(policy: str, tmp_path: Path) -> None:
+    """Blocks of 16 tokens out of those of 512: all of a shorter prompt's but its last, two of three, and none."""
+    rows = [(1100, [4, 5, 6]), (1400, [4, 5, 6]), (1400, [4, 5, 7]), (1100, [3, 5, 6])]
+    lines = [
+        f'{{"timestamp": {20_000 * n}, "input_length": {length}, "output_length": 9, "hash_ids": {hashes}}}'
+        for n, (length, hashes) in enumerate(rows)
+    ]
+    (tmp_path / "trace").write_text("\n".join(lines))
+    changes = {"workload": {"kind": "mooncake", "path": str(tmp_path / "trace")}, "policy.kind": policy}
+    ran = run(SHARED, changes)
+    assert ran.requests["num_cached_tokens"].tolist() == [0, 1100 // 16 * 16, 1024, 0]
+    assert run(SHARED, changes | {"engine.enable_prefix_caching": False}).summary["total_cached_tokens"] == 0
