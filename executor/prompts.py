@@ -1,4 +1,4 @@
-"""What requests say: token ids seeded by request, or real text; placeholders where the items stand."""
+"""What requests say: token ids seeded by request or block hash, or real text; placeholders where the items stand."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ from numpy.typing import NDArray
 
 from executor.models import LoadedModel
 from executor.positions import Positions, prompt_positions
+from workloads.content import Run, public_runs
 from workloads.errors import InputError
 from workloads.request import Request
 
-TOKENS = 11  # sets this random stream apart from the workload's own
+TOKENS, SHARED_TOKENS = 11, 12  # set these random streams apart from the workload's own
 TokenIds = NDArray[np.int64]
 
 
@@ -51,22 +52,37 @@ class Prompts:
     def sequence(self, request: Request) -> Sequence:
         config = self._loaded.config
         ids = self._words(request)
+        for run in public_runs(request):
+            if run.source[0] == "text":
+                ids[run.start : run.end] = self._shared_words(run)
+        done = 0
         for item in request.items:
             first, last = item.offset, item.offset + item.embeds
             ids[first:last] = config.video_token_id if item.modality == "video" else config.image_token_id
-            if first > 0:
+            if first > done:
                 ids[first - 1] = config.vision_start_token_id
             if last < len(ids):
                 ids[last] = config.vision_end_token_id
+            done = last
         positions, delta = prompt_positions(request, config.vision_config.spatial_merge_size)
         return Sequence(ids, positions, delta, request.output_tokens)
 
     def _words(self, request: Request) -> TokenIds:
-        rng = np.random.default_rng([self._seed, TOKENS, request.id])
+        return self._drawn(request.prompt_tokens, TOKENS, request.id)
+
+    def _shared_words(self, run: Run) -> TokenIds:
+        """Of a block hash: the same tokens wherever it stands, and however many of them there are."""
+        _, size, number = run.source
+        assert isinstance(size, int) and isinstance(number, int)
+        return self._drawn(run.offset + run.end - run.start, SHARED_TOKENS, size, number)[run.offset :]
+
+    def _drawn(self, count: int, *name: int) -> TokenIds:
+        """`count` tokens by name: more of one name begin with those that fewer are."""
+        rng = np.random.default_rng([self._seed, *name])
         if self._text is None:
-            return rng.integers(*self._loaded.ordinary_tokens, request.prompt_tokens)
+            return rng.integers(*self._loaded.ordinary_tokens, count)
         start = int(rng.integers(len(self._text)))
-        return np.take(self._text, np.arange(start, start + request.prompt_tokens), mode="wrap")
+        return np.take(self._text, np.arange(start, start + count), mode="wrap")
 
 
 def _tokens_of(path: Path, loaded: LoadedModel) -> TokenIds:

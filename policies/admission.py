@@ -29,8 +29,9 @@ class AdmissionGate:
         return not missing or self._fits(request, missing[0])
 
     def _to_encode(self, request: RequestState) -> list[int]:
-        cache = self.builder.state.cache
-        return [i for i, key in enumerate(request.keys) if (entry := cache.get(key)) is None or entry.pending]
+        cache, keys = self.builder.state.cache, request.keys
+        ahead = range(request.next_item, len(keys))
+        return [i for i in ahead if (entry := cache.get(keys[i])) is None or entry.pending]
 
     def _fits(self, request: RequestState, index: int) -> bool:
         return self.items_left > 0 and self._cost(request, index) <= self.tokens_left

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from policies.request_state import RequestState
+from policies.reservations import Reservations
 from policies.serving import ServingState
-from policies.together import Together
 
 
-class PlanBuilder(Together):
+class PlanBuilder(Reservations):
     """Each verb takes all that it names, or changes nothing and says False; a question never changes the answer.
 
     Nothing outside the draft changes before `ServingState.begin` gets the plan.
@@ -23,17 +23,6 @@ class PlanBuilder(Together):
         self._seats = state.max_num_seqs - len(state.contexts) - len(state.decodes.members)
 
     # Questions
-
-    @property
-    def blocks_to_decode(self) -> int:
-        """KV blocks that this iteration's decodes cross into."""
-        decodes = self.state.decodes
-        blocks = decodes.num_crossing
-        if self.plan.preempted:
-            blocks -= sum(map(decodes.crosses, self.plan.preempted))
-        if self.plan.held_back:
-            blocks -= sum(map(decodes.crosses, self.plan.held_back))
-        return blocks
 
     def completes(self, request: RequestState) -> bool:
         """Whether this iteration computes the last of what the request has to prefill."""

@@ -7,21 +7,8 @@ from policies.request_state import RequestState
 def fitting(builder: PlanBuilder) -> list[RequestState]:
     """Active requests that may prefill now, in order; the decodes always fit, if need be after preemptions."""
     if builder.state.limits.capacity == "no_evict":
-        return _reserved_to_completion(builder)
+        return builder.reserved()
     return _most_at_once(builder)
-
-
-def _reserved_to_completion(builder: PlanBuilder) -> list[RequestState]:
-    """Every request keeps blocks for its whole answer, so nobody is ever preempted; stop at the first without."""
-    state = builder.state
-    left = state.pool.num_blocks - state.decodes.num_blocks
-    fits = []
-    for request in builder.contexts:
-        left -= request.max_blocks
-        if left < 0:
-            break
-        fits.append(request)
-    return fits
 
 
 def _most_at_once(builder: PlanBuilder) -> list[RequestState]:
@@ -30,15 +17,16 @@ def _most_at_once(builder: PlanBuilder) -> list[RequestState]:
     Blocks are kept, and taken back, only for a request that can use them: one whose items are all there. Another may
     encode if there would be room, and while there is none nobody behind it starts.
     """
-    pool, needed, held_up, fits = builder.state.pool, 0, False, []
+    needed, held_up, fits = 0, False, []
     while builder.blocks_to_decode > builder.free_blocks:
         builder.preempt(last_started(builder, after=-1)[0])
     for request in [*builder.contexts]:
         if request in builder.plan.preempted or (held_up and not (request.blocks or request.holds)):
             continue
-        more, ready = pool.blocks_for(request.target) - len(request.blocks), builder.ready(request)
+        more, ready = builder.blocks_needed(request, request.remaining), builder.ready(request)
         while ready and _short(builder, needed + more) and (victims := younger(builder, request)):
             builder.preempt(victims[0])
+            more = builder.blocks_needed(request, request.remaining)  # more where it was to share the victim's
         if _short(builder, needed + more):
             held_up = True
             continue

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from heapq import heappop, heappush
 
-from policies.blocks import KVBlockPool, no_blocks
+from policies.blocks import BlockPool, no_blocks
 from policies.request_state import RequestState
 
 
@@ -28,7 +28,7 @@ class DecodeCohort:
         "steps",
     )
 
-    def __init__(self, pool: KVBlockPool) -> None:
+    def __init__(self, pool: BlockPool) -> None:
         self._pool = pool
         self._block_size = pool.block_size
         self._crossing: dict[int, dict[RequestState, None]] = {}  # no empty ones
@@ -81,7 +81,8 @@ class DecodeCohort:
             last, _, request = finishing[0]
         limit = last - self.steps
         most = len(self.members) * (limit // self._block_size + 1)  # blocks
-        return limit if most <= self._pool.num_free else self._with_blocks(limit)
+        free = self._pool.num_free
+        return limit if most <= free else self._with_blocks(limit, free)
 
     @property
     def num_crossing(self) -> int:
@@ -92,9 +93,9 @@ class DecodeCohort:
         """Whether the request is a member that needs a KV block in the next step."""
         return request in self._crossing.get(self.steps % self._block_size, ())
 
-    def _with_blocks(self, limit: int) -> int:
-        """How many steps, at most `limit`, the free KV blocks last for."""
-        free, size = self._pool.num_free, self._block_size
+    def _with_blocks(self, limit: int, free: int) -> int:
+        """How many steps, at most `limit`, that many free KV blocks last for."""
+        size = self._block_size
         for step in range(limit):
             free -= len(self._crossing.get((self.steps + step) % size, ()))
             if free < 0:

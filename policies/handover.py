@@ -5,7 +5,7 @@ An engine gives nothing back before the next one has it, and the next one takes 
 
 from __future__ import annotations
 
-from policies.blocks import Blocks, KVBlockPool, no_blocks
+from policies.blocks import BlockPool, Blocks, no_blocks
 from policies.decodes import DecodeCohort
 from policies.encoder_cache import EncoderEntry
 from policies.items import hold, hold_or_charge
@@ -17,7 +17,7 @@ from policies.serving import ServingState
 class Departures(DecodeCohort):
     """In the place of the running decodes: who has its first token and decodes elsewhere."""
 
-    def __init__(self, pool: KVBlockPool) -> None:
+    def __init__(self, pool: BlockPool) -> None:
         super().__init__(pool)
         self.leaving: list[RequestState] = []  # with nobody told yet
         self.away: dict[RequestState, tuple[Blocks[int], int]] = {}  # their blocks, and how many were reserved
@@ -36,8 +36,10 @@ class PrefillState(ServingState):
 
     def __init__(self, limits: Limits) -> None:
         super().__init__(limits)
-        self.decodes = Departures(self.pool)
         self.leaving = self.decodes.leaving
+
+    def _new_decodes(self) -> Departures:
+        return Departures(self.pool)
 
     def submit(self, request: RequestState) -> None:
         super().submit(request)

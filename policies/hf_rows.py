@@ -45,7 +45,7 @@ class HfRows(Policy):
 
     def schedule(self, builder: PlanBuilder) -> None:
         builder.encode_per_request()
-        under_way = [r for r in builder.contexts if r.num_computed_tokens and not _decodes(r)]
+        under_way = [r for r in builder.contexts if r.blocks and not _decodes(r)]
         waiting = self._waiting(builder)
         if self.scheduler == "fifo":
             starved = self._decode(builder) + self._prefill(builder, [*under_way, *waiting])
@@ -55,7 +55,7 @@ class HfRows(Policy):
 
     def _waiting(self, builder: PlanBuilder) -> list[RequestState]:
         """Offloaded and fresh requests in turn; none from an offload on until somebody finishes."""
-        offloaded = [r for r in builder.contexts if not r.num_computed_tokens]
+        offloaded = [r for r in builder.contexts if not r.blocks]
         active = len(builder.contexts) - len(offloaded) + len(builder.state.decodes)
         finished = builder.state.num_finished
         if active and any(r.num_finished_before == finished for r in offloaded):
@@ -84,7 +84,7 @@ class HfRows(Policy):
         for request in candidates:
             if not builder.tokens_left or self._spares(builder):
                 break
-            active = request.num_computed_tokens > 0
+            active = bool(request.blocks)
             if not self._start(builder, request) and active:
                 starved.append(request)
         return starved
@@ -117,11 +117,11 @@ class HfRows(Policy):
     def _may_offload(self, builder: PlanBuilder, request: RequestState) -> bool:
         """Never the last active one, nor one whose images were encoded: their pixels are gone."""
         decodes, preempted = builder.state.decodes, builder.plan.preempted
-        active = sum(r not in preempted for r in (*decodes, *builder.contexts) if r.num_computed_tokens)
-        active += sum(not r.num_computed_tokens for r, _ in builder.plan.prefill)
+        active = sum(r not in preempted for r in (*decodes, *builder.contexts) if r.blocks)
+        active += sum(not r.blocks for r, _ in builder.plan.prefill)
         return active > 1 and (self.keep_inputs or not request.num_encodes)
 
 
 def _decodes(request: RequestState) -> bool:
     """Whether it is a decode that the last iteration left out."""
-    return request.remaining == 1 and request.num_generated > 0
+    return request.remaining == 1 and request.num_generated > 0 and bool(request.blocks)

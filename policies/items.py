@@ -118,6 +118,12 @@ def _let_go(cache: EncoderCache, request: RequestState, index: int) -> None:
         request.held = set()  # small again, as its order depends on its size
 
 
+def release_computed(cache: EncoderCache, request: RequestState) -> None:
+    """Let go of items whose tokens all came out of the prefix cache."""
+    for index in [index for index in request.held if index < request.next_item]:
+        _let_go(cache, request, index)
+
+
 def release_all(cache: EncoderCache, request: RequestState) -> None:
     for index in [*request.held]:
         _let_go(cache, request, index)

@@ -38,6 +38,7 @@ class Limits(BaseModel):
     block_size: Annotated[int, Field(ge=1, le=1024)] = 16  # tokens of a KV block
     num_kv_blocks: Blocks | None = None  # left out: as many as fit the device's memory
     free_gpu_memory_fraction: Annotated[float, Field(gt=0, le=1, strict=False)] = 0.9  # of what is left, for the KV
+    enable_prefix_caching: bool = False  # start with the KV blocks that the prompt's beginning is in already
     capacity: Literal["no_evict", "max_utilization"] = "no_evict"  # reserve to completion, or preempt by recompute
     encoder_max_num_items: Count | Unbounded | None = None  # left out: max_num_seqs
     encoder_max_num_tokens: Count | Unbounded | None = None  # left out: max_num_batched_tokens

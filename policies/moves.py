@@ -39,7 +39,7 @@ def preempt(state: ServingState, plan: IterationPlan) -> None:
         if request in state.decodes.members:
             state.decodes.leave(request)
             state.contexts[request] = None
-        give_back(state, request)
+        state.take_back(request)
         request.num_computed_tokens = 0
         request.num_items_ahead = len(request.items)
         request.target = request.request.prompt_tokens + request.num_generated

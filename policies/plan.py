@@ -33,6 +33,7 @@ class IterationPlan:
         *("encodes_per_request", "evicted", "held_back", "kept_blocks", "lookahead", "num_decodes"),
         *("num_prefill_tokens", "preempted", "prefill", "reclaimed", "refreshed", "refused", "requeued"),
     )
+    hits: Mapping[RequestState, Sequence[int]] = MappingProxyType({})  # of a `CachingPlan`; of any other there are none
 
     def __init__(self, decode: DecodeCohort | None = None) -> None:
         self.admitted: list[RequestState] = []  # leave the waiting queue, in order of admission
@@ -80,3 +81,13 @@ class IterationPlan:
     def changes_alone(self) -> bool:
         """Whether it changes something even where it runs nothing: drafted again, it would be another."""
         return bool(self.preempted or self.evicted or self.refreshed or self.refused)
+
+
+class CachingPlan(IterationPlan):
+    """Where prefixes are cached."""
+
+    __slots__ = ("hits",)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.hits: Mapping[RequestState, Sequence[int]] = {}  # cached KV blocks that who starts now begins with

@@ -66,10 +66,6 @@ def _find_blocks(builder: PlanBuilder, chunks: Chunks, request: RequestState, ch
 
 
 def _short(builder: PlanBuilder, chunks: Chunks) -> bool:
-    pool, preempted = builder.state.pool, builder.plan.preempted
-    needed = (
-        max(0, pool.blocks_for(r.num_computed_tokens + tokens) - len(r.blocks))
-        for r, tokens in chunks.items()
-        if r not in preempted
-    )
+    preempted = builder.plan.preempted
+    needed = (builder.blocks_needed(r, tokens) for r, tokens in chunks.items() if r not in preempted)
     return builder.state.limits.capacity != "no_evict" and sum(needed) > builder.free_blocks

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -9,12 +10,14 @@ from policies.blocks import no_blocks
 from workloads.request import Modality, Request
 
 if TYPE_CHECKING:
+    from policies.block_keys import BlockKeys
     from policies.encoder_cache import EncoderEntry, Key
 
 
 class RequestState:
     """A request catches up with its own tokens: there is no phase, only how far `num_computed_tokens` has come.
 
+    Where prefixes are cached, it has come as far as the cache before it has started (see `policies.prefixes`).
     While a request decodes, the cohort counts for it (see `policies.decodes`), and the fields here stand as they
     were when it joined.
     """
@@ -27,6 +30,9 @@ class RequestState:
     max_blocks = 0  # KV blocks for max_tokens; known once it is submitted
     joined = -1  # cohort step at which it began to decode; -1 while it does not
     last_step = -1  # cohort step after which its answer is complete
+    block_keys: BlockKeys | None = None  # of its KV blocks, where prefixes are cached
+    hit: Sequence[int] = ()  # cached blocks that it would start with now, while it has not started
+    num_cached_tokens = 0  # prompt tokens that it did not compute when it first started
     encoded: frozenset[int] = frozenset()  # items that were encoded for this request since it last started
     num_encodes = 0
     num_cache_hits = 0  # items that prefill passed without their having been encoded for this request

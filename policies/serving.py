@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from policies.blocks import KVBlockPool
+from policies.blocks import BlockPool, KVBlockPool
 from policies.decodes import DecodeCohort
 from policies.encoder_cache import EncoderCache
 from policies.items import (
@@ -61,7 +61,6 @@ class ServingState:
         self.encoder_max_num_items = _number(limits.encoder_max_num_items)
         self.encoder_max_num_tokens = _number(limits.encoder_max_num_tokens)
         self.encoder_cache_rows = _number(limits.encoder_cache_rows)
-        self.pool = KVBlockPool(limits.num_kv_blocks, limits.block_size)
         bounded = self.encoder_cache_rows < UNBOUNDED
         self.cache = EncoderCache(
             self.encoder_cache_rows if bounded else None,
@@ -70,10 +69,17 @@ class ServingState:
         )
         self.waiting: deque[RequestState] = deque()
         self.contexts: dict[RequestState, None] = {}  # active and not decoding, in order of admission
-        self.decodes = DecodeCohort(self.pool)
+        self.pool = self._new_pool(limits.num_kv_blocks, limits.block_size)
+        self.decodes = self._new_decodes()
         self.num_admitted = 0
         self.num_queued = 0
         self.num_finished = 0
+
+    def _new_pool(self, num_blocks: int, block_size: int) -> BlockPool:
+        return KVBlockPool(num_blocks, block_size)
+
+    def _new_decodes(self) -> DecodeCohort:
+        return DecodeCohort(self.pool)
 
     @property
     def num_active(self) -> int:
@@ -203,6 +209,10 @@ class ServingState:
                 self.decodes.join(request)
 
     # Leaving
+
+    def take_back(self, request: RequestState) -> None:
+        """Everything that it has, as it starts over."""
+        give_back(self, request)
 
     def abort(self, request: RequestState) -> None:
         """Take a request out wherever it is; nothing of it stays behind, and a second abort finds nothing to do."""

@@ -56,7 +56,7 @@ class Sglang(Policy):
     def _prefill(self, builder: PlanBuilder) -> None:
         """The chunked request, of which there is one, then whoever has blocks for prompt and answer."""
         promised = self._promised(builder)
-        chunked = [r for r in builder.contexts if r.num_computed_tokens]
+        chunked = [r for r in builder.contexts if r.blocks]
         for request in chunked:
             self._chunk(builder, request, min(next_chunk(builder, request), self._computable(builder, request)))
         for request, tokens in builder.plan.prefill:
@@ -66,20 +66,21 @@ class Sglang(Policy):
 
     def _add(self, builder: PlanBuilder, queue: Iterable[RequestState], promised: int) -> None:
         for request in queue:
-            if request.max_blocks > builder.free_blocks - promised:
+            to_finish = builder.blocks_needed(request, request.max_tokens - request.num_computed_tokens)
+            if to_finish > builder.free_blocks - promised:
                 if self.skip_blocked:
                     continue
                 return
             if request.order < 0 and not builder.has_seats:
                 continue  # those that were retracted kept their seats
-            chunk, before = next_chunk(builder, request), builder.free_blocks
+            chunk = next_chunk(builder, request)
             if not self._chunk(builder, request, chunk):
                 return
             if request.order < 0:
                 builder.admit(request)
             if not builder.completes(request):
                 return
-            promised += request.max_blocks - (before - builder.free_blocks)
+            promised += request.max_blocks - builder.state.pool.blocks_for(request.num_computed_tokens + chunk)
 
     def _chunk(self, builder: PlanBuilder, request: RequestState, num_tokens: int) -> bool:
         """Compute a chunk, after the encoder was called for the images that it touches."""
@@ -93,14 +94,14 @@ class Sglang(Policy):
     def _queue(self, builder: PlanBuilder) -> Iterable[RequestState]:
         """First come, first served; to be retracted is to come again."""
         fresh = takewhile(lambda _: builder.has_seats, builder.waiting)
-        retracted = [r for r in builder.contexts if not r.num_computed_tokens]
+        retracted = [r for r in builder.contexts if not r.blocks]
         return merge(fresh, sorted(retracted, key=lambda r: r.queued), key=lambda r: r.queued)
 
     def _promised(self, builder: PlanBuilder) -> int:
         """KV blocks that are kept for the answers under way."""
         state, decodes = builder.state, builder.state.decodes
         gone = [r for r in builder.plan.preempted if r in decodes.members]
-        taken = state.pool.num_used - sum(len(r.blocks) for r in state.contexts)
+        taken = state.pool.num_held - sum(len(r.blocks) for r in state.contexts)
         taken += builder.blocks_to_decode if builder.plan.decode is not None else 0
         left = decodes.num_blocks - taken - sum(r.max_blocks - decodes.num_blocks_of(r) for r in gone)
         return left if state.limits.capacity == "no_evict" else int(self.new_token_ratio * left)

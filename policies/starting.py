@@ -33,7 +33,7 @@ class Starting:
     def __init__(self, builder: PlanBuilder) -> None:
         self.builder = builder
         self.requests = self._charged(fitting(builder))  # active and with all that they need, newly started ones too
-        self._blocks_left = self._unclaimed()
+        self._blocks_left = builder.unclaimed_blocks
         self._gate: AdmissionGate | None = None
         self._resuming = bool(builder.plan.preempted) or len(self.requests) < len(builder.contexts)
 
@@ -44,7 +44,8 @@ class Starting:
 
     def start(self, request: RequestState) -> bool:
         """Admit a waiting request with its blocks and rows, and through the gate where there is one; or do nothing."""
-        builder, blocks, gate = self.builder, self._blocks(request), self._gate_for(request)
+        builder, gate = self.builder, self._gate_for(request)
+        blocks = builder.blocks_to_start(request)
         if not self.open or blocks > self._blocks_left or (gate and not gate.would_admit(request)):
             return False
         if not builder.charge(request):
@@ -65,18 +66,6 @@ class Starting:
             else:
                 self.builder.reserve(request)
         return charged
-
-    def _unclaimed(self) -> int:
-        """KV blocks that nobody active needs."""
-        builder, state = self.builder, self.builder.state
-        if state.limits.capacity == "no_evict":
-            return state.pool.num_blocks - state.decodes.num_blocks - sum(r.max_blocks for r in builder.contexts)
-        missing = sum(self._blocks(r) - len(r.blocks) for r in builder.contexts)
-        return builder.free_blocks - builder.blocks_to_decode - missing
-
-    def _blocks(self, request: RequestState) -> int:
-        state = self.builder.state
-        return request.max_blocks if state.limits.capacity == "no_evict" else state.pool.blocks_for(request.target)
 
     def _gate_for(self, request: RequestState) -> AdmissionGate | None:
         if not (self.builder.state.limits.admission_gate and request.items):

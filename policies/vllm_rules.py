@@ -15,7 +15,10 @@ from workloads.request import MultimodalItem
 
 
 class VllmRules(VllmChunks):
-    """As vLLM 0.32 schedules (v1/core/sched/scheduler.py), without prefix caching and transfers of KV blocks."""
+    """As vLLM 0.32 schedules (v1/core/sched/scheduler.py), without transfers of KV blocks.
+
+    Where prefixes are cached, `Prefixes` says by which rules.
+    """
 
     whole: ClassVar[bool] = False
     apart: ClassVar[bool] = False

@@ -7,6 +7,7 @@ import simpy
 from policies.builder import PlanBuilder
 from policies.plan import IterationPlan
 from policies.policy import FOREVER, Policy
+from policies.prefix_builder import builder_type
 from policies.serving import NOTHING, ServingState
 from sim.backend import Backend, Outcome
 from sim.clock import Later, now
@@ -44,6 +45,7 @@ class Engine:
         self.recorder = recorder
         self.fast_path = fast_path
         self.end_when_out_of_memory = end_when_out_of_memory
+        self._builder_type = builder_type(state)
         self._told = False  # of something that takes effect at the next draft
         self._arrived: list[ServedRequest] = []
         self._cancelled: list[tuple[ServedRequest, str]] = []
@@ -74,7 +76,7 @@ class Engine:
 
     def draft(self, start: int) -> IterationPlan:
         """The plan of the iteration that would begin now, as the policy has it; changes nothing."""
-        self._builder = builder = PlanBuilder(self.state, start)
+        self._builder = builder = self._builder_type(self.state, start)
         self.policy.schedule(builder)
         return builder.plan
 

@@ -57,7 +57,7 @@ def summarise(
     peak = math.nan if decode_steps is None else peak_tokens(done, *decode_steps, start, end)
     figures["max_output_tokens_per_s"] = peak
     figures["max_concurrent_requests"] = peak_concurrency(measured)
-    figures |= _latencies(done, itl) | _encoder(measured)
+    figures |= _latencies(done, itl) | _encoder(measured) | _prefix_cache(done)
     if engine is not None:
         figures |= _engine(engine(start if warmup_requests or warmup else 0.0), (end - start) * num_engines)
     for name, those in (spans or {}).items():
@@ -129,6 +129,15 @@ def _encoder(measured: pd.DataFrame) -> Figures:
         "encoder_cache_hits": hits,
         "encoder_cache_hit_rate": _ratio(hits, encodes + hits),
         "num_preemptions": int(measured["num_preemptions"].sum()),
+    }
+
+
+def _prefix_cache(done: pd.DataFrame) -> Figures:
+    """vLLM's prefix_cache_hits over its prefix_cache_queries, which count prompt tokens."""
+    cached = int(done["num_cached_tokens"].sum())
+    return {
+        "total_cached_tokens": cached,
+        "prefix_cache_hit_rate": _ratio(cached, int(done["prompt_tokens"].sum())),
     }
 
 

@@ -23,6 +23,7 @@ class PlanLine(BaseModel):
     held_back: list[Whole] = []  # decodes that get no token
     requeued: list[Whole] = []  # of the preempted
     refused: list[Whole] = []  # requests that fail because the policy says so
+    hits: list[tuple[Whole, Whole]] = []  # (id, tokens): who starts behind so many cached ones
     attached: list[tuple[Whole, Whole]] = []
     charged: list[tuple[Whole, Whole]] = []
     reclaimed: list[tuple[Whole, Whole]] = []

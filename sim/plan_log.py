@@ -38,6 +38,7 @@ class PlanLines:
             held_back=[request.id for request in plan.held_back],
             requeued=[request.id for request in plan.requeued],
             refused=[request.id for request in plan.refused],
+            hits=[(request.id, request.num_computed_tokens) for request in plan.hits],
             attached=_items(plan.attached),
             charged=_items(plan.charged),
             reclaimed=_items(plan.reclaimed),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from policies.builder import PlanBuilder
 from policies.encode_only import EncodeBuilder, EncodeState
 from policies.handover import DecodeState, ItemsArrive
 from policies.request_state import RequestState
@@ -14,7 +13,7 @@ from sim.stalled import blockers, holders
 def pool_blockers(engine: PoolEngine) -> dict[RequestState, str]:
     """For every request that is there or asks to come, in one line with the engine's name."""
     state = engine.state
-    builder = EncodeBuilder if isinstance(state, EncodeState) else PlanBuilder
+    builder = EncodeBuilder if isinstance(state, EncodeState) else None
     named = blockers(state, engine.policy, now(engine.env), builder)
     reasons = {r: f"in {engine.name}: {reason}" for r, reason in named.items()}
     for request in coming(state):

@@ -6,6 +6,7 @@ import simpy
 
 from policies.encode_only import EncodeState
 from policies.handover import DecodeState, EncodedPrefillState, EncodedState, PrefillState
+from policies.prefix_state import state_type
 from policies.request_state import RequestState
 from policies.serving import ServingState
 from sim.cluster import Cluster
@@ -82,7 +83,8 @@ class PooledWorld(World):
             return DecodeState(limits)
         types: dict[tuple[bool, bool], type[ServingState]] = {(False, False): ServingState, (False, True): PrefillState}
         types |= {(True, False): EncodedState, (True, True): EncodedPrefillState}
-        return types[self._pools.encode is not None, self._pools.decode is not None](limits)
+        plain = types[self._pools.encode is not None, self._pools.decode is not None]
+        return state_type(plain, limits)(limits)
 
     def _progress(self, _: int) -> None:
         """Of all engines together."""

@@ -51,7 +51,10 @@ class Pools(Frozen):
 
 
 def limits_of(kind: Kind, pool: Pool, common: Limits) -> Limits:
-    """The scenario's limits with the pool's own in their place. Raises InputError for what does not go together."""
+    """The scenario's limits with the pool's own in their place. Raises InputError for what does not go together.
+
+    Prefixes are cached where prompts are computed.
+    """
     own = {} if pool.engine is None else {name: getattr(pool.engine, name) for name in pool.engine.model_fields_set}
     place = f"pools.{kind}.engine"
     try:
@@ -60,6 +63,10 @@ def limits_of(kind: Kind, pool: Pool, common: Limits) -> Limits:
         raise InputError(f"{place}: {first_problem(error)}") from None
     if limits.encoder_side_stream_max_ahead:
         raise InputError(f"{place}: encoder_side_stream_max_ahead: engines of pools have no side stream yet")
+    if kind != "prefill":
+        if own.get("enable_prefix_caching"):
+            raise InputError(f"{place}.enable_prefix_caching: only prefill engines compute prompts: leave it out")
+        limits = limits.model_copy(update={"enable_prefix_caching": False})
     if kind == "decode" and limits.capacity == "max_utilization":
         raise InputError(f"{place}.capacity: a decode engine cannot compute a prompt again: set it to no_evict")
     return limits

@@ -20,6 +20,7 @@ METRICS = (
     *(f"{statistic}_{latency}_ms" for latency in LATENCIES for statistic in STATISTICS),
     *(f"mean_{part}_ms" for part in TTFT_PARTS),
     *("num_encodes", "encoder_cache_hits", "encoder_cache_hit_rate", "num_preemptions", "num_iterations"),
+    *("total_cached_tokens", "prefix_cache_hit_rate"),
     *("total_encoder_tokens", "encoder_busy_fraction", "engine_busy_fraction"),
     *("max_kv_blocks_used", "max_encoder_rows_held", "allocation_failures", "peak_encoder_bytes"),
     *("transferred_embedding_bytes", "transferred_kv_bytes", "link_busy_fraction"),

@@ -7,11 +7,12 @@ from numpy.typing import NDArray
 from sim.ledger import FULL, Ledger
 from sim.served import ServedRequest
 
+COUNTS = ("num_encodes", "num_cache_hits", "num_cached_tokens", "num_preemptions")
 FIELDS = (
     *("request_id", "arrival", "prepared", "admitted", "first_token", "finish"),
     *("prompt_tokens", "output_tokens", "num_items", "encoder_tokens", "embeds"),
     *("encode", "prefill", "reservation_wait", "encoder_budget_wait"),
-    *("num_encodes", "num_cache_hits", "num_preemptions", "status", "reason"),
+    *(*COUNTS, "status", "reason"),
     *("transfer", "requeued", "engine"),
 )
 ONLY = "0"  # the engine's name, where there is no other
@@ -62,6 +63,7 @@ class RequestLog:
             request.budget_wait,
             request.num_encodes,
             request.num_cache_hits,
+            request.num_cached_tokens,
             request.num_preemptions,
             self._texts.get(request.status) or self._code(request.status),
             self._code(request.reason) if request.reason else 0,
@@ -132,7 +134,7 @@ class RequestLog:
                 "tpot": tpot,
                 "e2el": _seconds(e2el),
                 **{name: _seconds(values) for name, values in parts.items()},
-                **{name: column[name] for name in ("num_encodes", "num_cache_hits", "num_preemptions")},
+                **{name: column[name] for name in COUNTS},
                 "status": texts[column["status"]].astype(str),
                 "reason": texts[column["reason"]].astype(str),
                 "engine": texts[column["engine"]].astype(str),

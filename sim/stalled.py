@@ -4,15 +4,16 @@ from policies.builder import PlanBuilder
 from policies.encode_only import EncodeState
 from policies.plan import Blocked
 from policies.policy import Policy
+from policies.prefix_builder import builder_type
 from policies.request_state import RequestState
 from policies.serving import ServingState
 
 
 def blockers(
-    state: ServingState, policy: Policy, now: int = 0, builder_type: type[PlanBuilder] = PlanBuilder
+    state: ServingState, policy: Policy, now: int = 0, builds: type[PlanBuilder] | None = None
 ) -> dict[RequestState, str]:
     """For every request in the engine, what it waits for, in one line; asks the policy once more, changes nothing."""
-    builder = builder_type(state, now)
+    builder = (builds or builder_type(state))(state, now)
     policy.schedule(builder)
     blocked = builder.plan.blocked
     reasons = {r: _blocked(state, builder, r, blocked[r]) for r in (*builder.contexts, *state.waiting) if r in blocked}

@@ -37,6 +37,7 @@ ROWS = (
     Row("E2E p99 (ms)", "p99_e2el_ms", "{:,.0f}"),
     Row("encoder busy (%)", "encoder_busy_fraction", scale=100, always=False),
     Row("encoder-cache hits", "encoder_cache_hits", "{:,}", always=False),
+    Row("prefix-cache hits (%)", "prefix_cache_hit_rate", scale=100, always=False),
     Row("link busy (%)", "link_busy_fraction", scale=100, always=False),
     Row("preemptions", "num_preemptions", "{:,}", always=False),
     Row("allocation failures", "allocation_failures", "{:,}", always=False),

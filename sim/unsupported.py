@@ -1,7 +1,6 @@
 """What serving engines have and this one does not yet: refused by name, never ignored."""
 
 NOT_BUILT = {
-    "prefix caching": ("enable_prefix_caching", "prefix_caching", "kv_reuse", "enable_block_reuse"),
     "tensor parallelism": ("tensor_parallel_size", "tensor_parallel", "tp_size"),
     "pipeline parallelism": ("pipeline_parallel_size", "pipeline_parallel", "pp_size"),
     "data parallelism": ("data_parallel_size", "data_parallel", "dp_size"),

@@ -8,6 +8,7 @@ from typing import Protocol
 import numpy as np
 import simpy
 
+from policies.prefix_state import state_type
 from policies.request_state import RequestState
 from policies.serving import ServingState
 from sim.backend import AccountingBackend
@@ -84,7 +85,7 @@ class World:
             clients_wait=scenario.workload.closed_loop is not None,
             progress=self.progress,
         )
-        self.state = self.state_type(scenario.engine, scenario.policy.queue_key)
+        self.state = state_type(self.state_type, scenario.engine)(scenario.engine, scenario.policy.queue_key)
         self.backend = self._backend()
         self.engine = self.engine_type(
             self.env, self.state, scenario.policy, self.backend, self.recorder, **self._engine_options()

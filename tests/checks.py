@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache, cached_property
 from typing import Any
+
+from prefix_checks import Shadow, check_prefixes
 
 from policies.handover import DecodeState, ItemsArrive, PrefillState
 from policies.plan import IterationPlan
 from policies.policy import Policy
+from policies.prefix_state import CachingState
 from policies.request_state import RequestState
 from policies.serving import Completed, ServingState
 from sim.stalled import blockers
@@ -32,6 +36,9 @@ def _check_blocks(state: ServingState, requests: list[RequestState]) -> None:
     away = [blocks for blocks, _ in getattr(state.decodes, "away", {}).values()]  # of those that left for others
     held = [*(r.blocks for r in (*requests, *getattr(state, "coming", ()))), *away]
     owned = [block for blocks in held for block in blocks] + [*state.decodes._unsettled]
+    if isinstance(state, CachingState):
+        check_prefixes(state, requests, owned)
+        owned = [*dict.fromkeys(owned)]
     assert sorted([*owned, *pool.free]) == list(range(1, pool.num_blocks + 1)), "KV blocks are lost or owned twice"
     assert not any(r.blocks for r in state.waiting)
     if isinstance(state, PrefillState):
@@ -39,6 +46,8 @@ def _check_blocks(state: ServingState, requests: list[RequestState]) -> None:
     if isinstance(state, DecodeState):
         assert state.coming_blocks == sum(r.max_blocks for r in state.coming)
     for r in state.contexts:
+        if isinstance(state, CachingState) and not r.blocks:
+            continue  # it has not started: what it has computed is in others' blocks
         assert pool.blocks_for(r.num_computed_tokens) <= len(r.blocks) <= pool.blocks_for(r.target)
     for r in state.decodes.members:
         computed = r.num_computed_tokens + state.decodes.steps - r.joined
@@ -52,7 +61,9 @@ def _check_rows(state: ServingState, requests: list[RequestState]) -> None:
     holders = [(entry, r, index) for r, holds in held for index, entry in holds.items()]
     for entry, r, index in holders:
         assert cache.entries.get(entry.key) is entry, "a held entry was evicted"
-        assert entry.key == r.keys[index] and index >= r.next_item
+        assert entry.key == r.keys[index]
+        passed = index < r.next_item and r not in getattr(state, "away", ())  # who is away may have got on elsewhere
+        assert not passed or getattr(state, "keeps_items", False), "an output is held for nothing"
     assert all(r.held == set(r.holds) for r in requests)
     assert not any(r.holds for r in state.decodes.members)
     assert isinstance(state, ItemsArrive) or not any(r.holds for r in state.waiting)
@@ -102,7 +113,7 @@ def fingerprint(state: ServingState) -> Any:
     requests = [
         (
             *(getattr(r, name) for name in (*fields, *counts)),
-            tuple(r.blocks),
+            (*r.blocks, -1, *r.hit),
             tuple((i, e.key) for i, e in r.holds.items()),
         )
         for r in everyone(state)
@@ -121,6 +132,7 @@ def content(plan: IterationPlan) -> Any:
     lists += (plan.kept_blocks,)
     named = [[(e[0].id, e[1]) if isinstance(e, tuple) else e.id for e in entries] for entries in lists]
     named += [
+        [(r.id, *hit) for r, hit in plan.hits.items()],
         [r.id for r in plan.held_back],
         [r.id for r in plan.requeued],
         [r.id for r in plan.refused],
@@ -178,7 +190,7 @@ class CheckedState(ServingState):
         assert cost <= self.encoder_max_num_tokens or len(plan.encode) == 1  # if it may be larger at all, it is alone
         assert all(tokens > 0 for _, tokens in plan.prefill)
         if not self.limits.chunked_prefill and not self.cuts_prompts:
-            assert all(r.num_computed_tokens == 0 and tokens == r.target for r, tokens in plan.prefill)
+            assert all(tokens == r.remaining for r, tokens in plan.prefill)
         if self.limits.capacity == "no_evict":
             assert not plan.preempted
 
@@ -214,6 +226,30 @@ class CheckedState(ServingState):
                     assert entry is not None, "prefill goes past an item that the request does not hold"
                     now = entry.key in launched and not self.lands_later
                     assert entry.ready or now, "prefill goes past an item that is not ready"
+
+
+class ShadowedState(CheckedState):
+    """Follows what is in every KV block, where requests share them."""
+
+    @cached_property
+    def shadow(self) -> Shadow:
+        return Shadow()
+
+    def begin(self, plan: IterationPlan) -> None:
+        self.shadow.begin(self, plan)
+        super().begin(plan)
+        self.shadow.begun(self, plan)
+
+    def complete(self, plan: IterationPlan, num_iterations: int = 1, failed: Sequence[RequestState] = ()) -> Completed:
+        self.shadow.complete(self, plan)
+        return super().complete(plan, num_iterations, failed)
+
+
+@cache
+def checked_type(plain: type[ServingState]) -> type[CheckedState]:
+    """That state with every check."""
+    checks = ShadowedState if issubclass(plain, CachingState) else CheckedState
+    return type(f"Checked{plain.__name__}", (checks, plain), {})
 
 
 def named_blockers(state: ServingState, policy: Policy, now: int) -> dict[RequestState, str]:

@@ -43,7 +43,7 @@ def requests(token_times: Sequence[Sequence[float]], **columns: Any) -> pd.DataF
     table["tpot"] = (table["e2el"] - table["ttft"]) / (table["output_tokens"] - 1).where(table["output_tokens"] > 1)
     for part in TTFT_PARTS:
         table[part] = table["ttft"] if part == "prefill" else 0.0
-    table["num_encodes"], table["num_cache_hits"], table["num_preemptions"] = 1, 0, 0
+    table["num_encodes"], table["num_cache_hits"], table["num_cached_tokens"], table["num_preemptions"] = 1, 0, 0, 0
     table["status"] = np.where(table["finish"].notna(), "finished", "unfinished")
     table["reason"] = ""
     return table.assign(**columns)

@@ -43,16 +43,37 @@ def random_requests(rng: random.Random, count: int = 5) -> list[Request]:
     return requests
 
 
+def _item(key: str | None, grid: tuple[int, int, int], offset: int) -> MultimodalItem:
+    frames, height, width = grid
+    tokens, embeds = frames * height * width, frames * height * width // 4
+    modality = "video" if frames > 1 else "image"
+    return MultimodalItem(key, modality, grid, offset, embeds, tokens, embeds, 196 * tokens)  # type: ignore[arg-type]
+
+
 def _request(rng: random.Random, id: int, arrival: int, pictures: list[Any]) -> Request:
     place, items = rng.randrange(6), []
-    for key, (frames, height, width) in pictures:
-        tokens, embeds = frames * height * width, frames * height * width // 4
-        modality = "video" if frames > 1 else "image"
-        items.append(
-            MultimodalItem(key, modality, (frames, height, width), place + 1, embeds, tokens, embeds, 196 * tokens)
-        )
-        place += embeds + 2 + rng.randrange(4)
+    for key, grid in pictures:
+        items.append(_item(key, grid, place + 1))
+        place += items[-1].embeds + 2 + rng.randrange(4)
     return Request(id, arrival, place + rng.randrange(1, 9), rng.randrange(1, 25), tuple(items))
+
+
+def alike_requests(rng: random.Random, count: int = 6) -> list[Request]:
+    """Prompts from one mould: hashed text and up to two images in it, which differ here and there, and own tails."""
+    size, hashed = rng.choice([5, 13, 40]), rng.randrange(1, 12)
+    mould = [(rng.choice(GRIDS), rng.randrange(1, 20)) for _ in range(rng.randrange(3))]
+    requests, arrival = [], 0
+    for id in range(count):
+        arrival += rng.randrange(0, 40_000_000)
+        place, items = 1 + mould[0][1] if mould else 0, []
+        for grid, gap in mould:
+            key = rng.choice(["a", "a", "a", "b", None])
+            items.append(_item(None if key is None else f"{key}{grid}", grid, place))
+            place += items[-1].embeds + 1 + gap
+        hashes = tuple(10 * index + rng.choice([0, 0, 0, 0, 1]) for index in range(hashed))
+        tokens = max(place, rng.choice([0, size * hashed])) + rng.randrange(1, 12)
+        requests.append(Request(id, arrival, tokens, rng.randrange(1, 25), tuple(items), hashes, hash_block_size=size))
+    return requests
 
 
 def tight_engine(rng: random.Random, requests: list[Request]) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pandas as pd
 from acting import POLICIES
-from checks import CheckedState, check, content, everyone, fingerprint
+from checks import CheckedState, check, checked_type, content, everyone, fingerprint
 from servers import MANY_ITERATIONS, SmallBackend
 from small_loads import Load
 
@@ -17,6 +17,8 @@ from policies.encode_only import EncodeState
 from policies.handover import DecodeState, EncodedPrefillState, EncodedState, PrefillState
 from policies.limits import Limits
 from policies.plan import IterationPlan
+from policies.prefix_state import state_type
+from policies.serving import ServingState
 from sim.cluster import Cluster
 from sim.link import Link, LinkAtWork
 from sim.pool_engine import EncodeEngine, PoolEngine, PoolRecorder
@@ -28,26 +30,6 @@ from workloads.models import MODELS
 from workloads.request import Request
 
 MODEL = MODELS["qwen3-vl-8b"]
-
-
-class CheckedEncode(CheckedState, EncodeState):
-    pass
-
-
-class CheckedPrefill(CheckedState, PrefillState):
-    pass
-
-
-class CheckedDecode(CheckedState, DecodeState):
-    pass
-
-
-class CheckedEncoded(CheckedState, EncodedState):
-    pass
-
-
-class CheckedEncodedPrefill(CheckedState, EncodedPrefillState):
-    pass
 
 
 class Checking(PoolEngine):
@@ -196,12 +178,12 @@ def serve_pools(
 def _state(kind: str, shape: Shape, common: Limits) -> CheckedState:
     limits = shape.limits.get(kind, common)
     if kind == "encode":
-        return CheckedEncode(limits.model_copy(update={"num_kv_blocks": 1}))
+        return checked_type(EncodeState)(limits.model_copy(update={"num_kv_blocks": 1}))
     if kind == "decode":
-        return CheckedDecode(limits.model_copy(update={"capacity": "no_evict"}))
-    types = {(False, False): CheckedState, (False, True): CheckedPrefill}
-    types |= {(True, False): CheckedEncoded, (True, True): CheckedEncodedPrefill}
-    return types[shape.encode > 0, shape.decode > 0](limits)
+        return checked_type(DecodeState)(limits.model_copy(update={"capacity": "no_evict"}))
+    types: dict[tuple[bool, bool], type[ServingState]] = {(False, False): ServingState, (False, True): PrefillState}
+    types |= {(True, False): EncodedState, (True, True): EncodedPrefillState}
+    return checked_type(state_type(types[shape.encode > 0, shape.decode > 0], limits))(limits)
 
 
 def _send(

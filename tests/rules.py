@@ -7,12 +7,14 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from acting import acting
-from checks import CheckedState
+from checks import CheckedState, checked_type
 
 from policies.builder import PlanBuilder
 from policies.limits import Limits
 from policies.plan import IterationPlan
 from policies.policy import Policy
+from policies.prefix_builder import builder_type
+from policies.prefix_state import state_type
 from policies.request_state import RequestState
 from policies.serving import ServingState
 from policies.vllm_rules import VllmRules
@@ -70,9 +72,10 @@ def limits(**changes: Any) -> Limits:
 
 def checked_state(policy: Policy, given: Limits) -> CheckedState:
     """For a policy whose engine has limits of its own kind, those; checked as far as the engine keeps to them."""
+    checked = checked_type(state_type(ServingState, given))
     if not isinstance(policy, VllmRules):
-        return CheckedState(given.fixed(policy.fixed)[0], policy.queue_key)
-    state = CheckedState(policy.resolve(given, largest_item=None, row_bytes=1)[0], policy.queue_key)
+        return checked(given.fixed(policy.fixed)[0], policy.queue_key)
+    state = checked(policy.resolve(given, largest_item=None, row_bytes=1)[0], policy.queue_key)
     state.cuts_prompts = True  # vLLM stops before an item that is not to be had, even without chunked prefill
     return state
 
@@ -99,7 +102,7 @@ class Desk:
         return states
 
     def builder(self) -> PlanBuilder:
-        return PlanBuilder(self.state, self.now)
+        return builder_type(self.state)(self.state, self.now)
 
     def draft(self) -> IterationPlan:
         builder = self.builder()

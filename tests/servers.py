@@ -10,12 +10,13 @@ from typing import Any
 import pandas as pd
 import simpy
 from acting import acting
-from checks import CheckedState, check, content, everyone, fingerprint, named_blockers
+from checks import CheckedState, check, checked_type, content, everyone, fingerprint, named_blockers
 from rules import Step, checked_state
 
 from policies.limits import Limits
 from policies.plan import IterationPlan
 from policies.policy import Policy
+from policies.prefix_state import state_type
 from policies.side_stream import SideStreamState
 from sim import Run
 from sim.backend import Outcome
@@ -54,10 +55,6 @@ class CheckedEngine(Checking):
 
 
 class CheckedSideStreamEngine(Checking, SideStreamEngine):
-    pass
-
-
-class CheckedSideStreamState(CheckedState, SideStreamState):
     pass
 
 
@@ -181,7 +178,7 @@ def serve(
 def _engine(env: simpy.Environment, policy: Policy, limits: Limits, backend: SmallBackend, fast_path: bool) -> Checking:
     if not limits.encoder_side_stream_max_ahead:
         return CheckedEngine(env, checked_state(policy, limits), policy, backend, Recorder(), fast_path=fast_path)
-    state, recorder = CheckedSideStreamState(limits), SideStreamRecorder()
+    state, recorder = checked_type(state_type(SideStreamState, limits))(limits), SideStreamRecorder()
     engine = CheckedSideStreamEngine(env, state, policy, backend, recorder, fast_path=fast_path)
     shared = limits.encoder_side_stream_interference
     engine.stream = SideStream(shared.factor if shared else 1.5)

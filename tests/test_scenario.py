@@ -129,7 +129,7 @@ SET = [
     ("workload.images.size.values.9", 1, "workload.images.size.values.9: '9' is none of the list's entries, which"),
     ("workload.images.size.values.x", 1, "workload.images.size.values.x: 'x' is none of the list's entries, which"),
     # what engines have and this one does not
-    ("engine.enable_prefix_caching", True, "engine.enable_prefix_caching: prefix caching: engines have it, this"),
+    ("engine.prefix_caching", True, "engine.prefix_caching: unknown key; nearest: enable_prefix_caching"),
     ("engine.tensor_parallel_size", 2, "engine.tensor_parallel_size: tensor parallelism: engines have it"),
     ("engine.kv_cache_dtype", "fp8", "engine.kv_cache_dtype: quantized KV: engines have it"),
     ("engine.max_model_len", 4096, "engine.max_model_len: a limit on the model's length: engines have it"),

@@ -29,7 +29,7 @@ def under(name: str, kind: str, *changes: tuple[str, object]) -> Run:
 def test_which_are_shipped() -> None:
     light = {f"published_light_c{users}" for users in (1, 8, 32)}
     tables = light | {f"published_{name}" for name in ("bursty_c8", "bursty_c32", "reuse", "memory_stress")}
-    others = {"bursty_images", "deadlock", "production_mix", "text_only", "trace_replay"}
+    others = {"bursty_images", "deadlock", "production_mix", "shared_prefix", "text_only", "trace_replay"}
     engines = {"disaggregated", "side_stream"}
     assert tables | others | engines <= set(NAMES)
 
@@ -63,7 +63,7 @@ def test_runs_within_its_means(name: str) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_hits_only_where_content_repeats(name: str) -> None:
-    shared = name in ("published_reuse", "trace_replay")
+    shared = name in ("published_reuse", "shared_prefix", "trace_replay")
     assert (simulated(name).summary["encoder_cache_hits"] > 0) == shared
 
 
@@ -116,6 +116,18 @@ def test_reuse_saves_encoding() -> None:
     assert cold.summary["encoder_cache_hits"] == 0
     assert warm.summary["encoder_cache_hits"] == 3 * warm.summary["completed"]
     assert warm.summary["median_ttft_ms"] < cold.summary["median_ttft_ms"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_shared_prefix_is_computed_once(kind: str) -> None:
+    on, off = (under("shared_prefix", kind, ("engine.enable_prefix_caching", cached)) for cached in (True, False))
+    assert (
+        on.summary["prefix_cache_hit_rate"] == pytest.approx(0.9, abs=0.05) and off.summary["total_cached_tokens"] == 0
+    )
+    assert on.summary["median_ttft_ms"] < off.summary["median_ttft_ms"] / 2
+    assert on.summary["max_kv_blocks_used"] < off.summary["max_kv_blocks_used"] / 4
+    larger = under("shared_prefix", kind, ("engine.block_size", 1024))
+    assert larger.summary["prefix_cache_hit_rate"] < 0.6
 
 
 @pytest.mark.parametrize("kind", KINDS)

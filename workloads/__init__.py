@@ -17,6 +17,7 @@ from workloads.mix import Mix
 from workloads.models import MODELS, Model, VisionLanguageModel, model_named
 from workloads.request import Modality, MultimodalItem, Request
 from workloads.servegen import ServeGen
+from workloads.shared_prefix import SharedPrefix
 from workloads.sizes import Sizes
 from workloads.synthetic import Synthetic
 from workloads.traces import Azure, Jsonl, Mooncake, write_jsonl
@@ -43,6 +44,7 @@ __all__ = [
     "OpenArrivals",
     "Request",
     "ServeGen",
+    "SharedPrefix",
     "Sizes",
     "Synthetic",
     "VisionLanguageModel",

@@ -53,4 +53,4 @@ class Mix(Frozen):
         sources = (client.requests(seed=seed, model=model, name=client.name) for client in self.clients)
         merged = heapq.merge(*sources, key=attrgetter("arrival"))  # keeps the order of sources among equals
         for id, r in enumerate(merged):
-            yield Request(id, r.arrival, r.prompt_tokens, r.output_tokens, r.items, r.block_hashes, r.priority)
+            yield Request(id, *r[1:])

@@ -31,5 +31,6 @@ class Request(NamedTuple):
     prompt_tokens: int  # text and placeholders together
     output_tokens: int  # at least 1
     items: tuple[MultimodalItem, ...] = ()  # in prompt order, not overlapping
-    block_hashes: tuple[int, ...] = ()  # of the prompt's blocks, where a trace has them
+    block_hashes: tuple[int, ...] = ()  # of the text's first blocks; text without one is like no other request's
     priority: int = 0  # of its client: with a policy that looks at it, lower values come first
+    hash_block_size: int = 512  # prompt tokens that each of block_hashes stands for; Mooncake's 512

@@ -12,6 +12,7 @@ from workloads.frozen import CHUNK, Frozen, NumRequests
 from workloads.images import ImageGroup, place
 from workloads.models import VisionLanguageModel
 from workloads.request import MOST_PRIORITY, MultimodalItem, Request
+from workloads.shared_prefix import SharedPrefix
 from workloads.streams import stream
 from workloads.workload import largest, span
 
@@ -33,6 +34,7 @@ class Description(Frozen):
     images: Annotated[tuple[ImageGroup, ...], Field(max_length=100), BeforeValidator(_as_list)] = ()
     priority: Annotated[int, Field(ge=-MOST_PRIORITY, le=MOST_PRIORITY)] = 0  # of every request; lower comes first
     placement: Literal["front", "spread"] = "front"  # images before the text, or evenly spread in it
+    shared_prefix: SharedPrefix | None = None  # text before all of that, which requests have in common
 
     @model_validator(mode="after")
     def _never_empty(self) -> "Description":
@@ -56,6 +58,8 @@ class Description(Frozen):
             requests = self._with_images(seed, model, name)
         else:
             requests = itertools.starmap(Request, self._fields(seed, name))
+        if self.shared_prefix is not None:
+            requests = self.shared_prefix.before(requests, seed, name)
         if self.priority:
             requests = (request._replace(priority=self.priority) for request in requests)
         return itertools.islice(requests, self.num_requests)

@@ -19,6 +19,7 @@ from workloads.workload import largest
 
 TRACE_END = LATEST // NANOSECONDS  # seconds
 _ESCAPED = re.compile("[\udc80-\udcff]")  # what bytes that are not UTF-8 are read as
+MOST_HASH = 2**64
 MOST_TOKENS = 2**50  # of a prompt, an answer or an item: sums of a thousand fit an int64
 
 
@@ -77,7 +78,7 @@ class Trace(Frozen):
             arrival = r.arrival - start
             if self.speedup != 1:  # a float cannot hold every nanosecond, so times at normal speed are left alone
                 arrival = self._stretched(arrival)
-            yield Request(id, arrival, r.prompt_tokens, r.output_tokens, r.items, r.block_hashes, r.priority)
+            yield Request(id, arrival, r.prompt_tokens, r.output_tokens, *r[4:])
 
     def _stretched(self, arrival: int) -> int:
         stretched = round(arrival / self.speedup)
@@ -139,6 +140,8 @@ def check(request: Request) -> None:
         raise ValueError(f"prompt and output have at most {MOST_TOKENS} tokens")
     if abs(request.priority) > MOST_PRIORITY:
         raise ValueError(f"priority {request.priority}: none is beyond {MOST_PRIORITY} either way")
+    if request.hash_block_size < 1 or any(not 0 <= value < MOST_HASH for value in request.block_hashes):
+        raise ValueError("a block hash is 0 to 2**64 - 1, and stands for at least one token")
     end = 0
     for item in request.items:
         if min(item.grid) < 1 or not 0 <= item.pixels <= 2**60 or item.encoder_tokens > MOST_TOKENS:
