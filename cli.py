@@ -51,6 +51,12 @@ Dtype = Annotated[
     ),
 ]
 Threads = Annotated[int, typer.Option(metavar="N", help="Threads of the CPU; more than there are idle cores is slow.")]
+Jobs = Annotated[
+    int | None,
+    typer.Option(
+        min=1, metavar="N", help="Processes for replications; default: as many as there are cores.", show_default=False
+    ),
+]
 NoPlots = Annotated[bool, typer.Option("--no-plots", help="Write tables only.", show_default=False)]
 
 
@@ -70,7 +76,13 @@ def main(
 
 
 @app.command()
-def run(scenarios: Scenarios, set_: Sets = [], out: Out = None, no_plots: NoPlots = False) -> None:  # noqa: B006
+def run(
+    scenarios: Scenarios,
+    set_: Sets = [],  # noqa: B006
+    out: Out = None,
+    no_plots: NoPlots = False,
+    jobs: Jobs = None,
+) -> None:
     """Simulate scenarios and show their latencies side by side.
 
     SCENARIO is a YAML file; of several, each is a variant. Tables, a summary and plots go into a folder. For example:
@@ -89,7 +101,7 @@ def run(scenarios: Scenarios, set_: Sets = [], out: Out = None, no_plots: NoPlot
     with _failures():
         from sim.command import RunCommand
 
-        code = RunCommand(scenarios, set_, out, plots=not no_plots)()
+        code = RunCommand(scenarios, set_, out, plots=not no_plots, jobs=jobs)()
     raise typer.Exit(code)
 
 

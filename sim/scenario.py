@@ -62,6 +62,7 @@ class Scenario(Frozen):
 
     name: Annotated[str, AfterValidator(_name)] = "scenario"  # left out: the file's
     seed: Annotated[int, Field(ge=0, le=2**62)] = 0
+    replications: Annotated[int, Field(ge=1, le=10_000)] = 1  # runs with successive seeds, whose means are shown
     model: Model
     profile: Annotated[
         str, AfterValidator(existing_profile)
