@@ -54,7 +54,7 @@ Threads = Annotated[int, typer.Option(metavar="N", help="Threads of the CPU; mor
 Jobs = Annotated[
     int | None,
     typer.Option(
-        min=1, metavar="N", help="Processes for replications; default: as many as there are cores.", show_default=False
+        min=1, metavar="N", help="Processes for several runs of a scenario; default: one a core.", show_default=False
     ),
 ]
 NoPlots = Annotated[bool, typer.Option("--no-plots", help="Write tables only.", show_default=False)]
@@ -82,6 +82,16 @@ def run(
     out: Out = None,
     no_plots: NoPlots = False,
     jobs: Jobs = None,
+    uncertainty: Annotated[
+        int | None,
+        typer.Option(
+            min=2,
+            max=10_000,
+            metavar="N",
+            help="Run N times, each with another seed and another draw of what the profile leaves uncertain.",
+            show_default=False,
+        ),
+    ] = None,
 ) -> None:
     """Simulate scenarios and show their latencies side by side.
 
@@ -101,7 +111,7 @@ def run(
     with _failures():
         from sim.command import RunCommand
 
-        code = RunCommand(scenarios, set_, out, plots=not no_plots, jobs=jobs)()
+        code = RunCommand(scenarios, set_, out, plots=not no_plots, jobs=jobs, uncertainty=uncertainty)()
     raise typer.Exit(code)
 
 
