@@ -198,20 +198,39 @@ def calibrate(
 
 @app.command()
 def fit(
-    csv: Annotated[Path, typer.Argument(metavar="CSV", help="Timings, as calibrate writes them.", show_default=False)],
+    source: Annotated[
+        str,
+        typer.Argument(
+            metavar="SOURCE",
+            help="A CSV of timings, as calibrate writes them, or aiconfigurator:SYSTEM/BACKEND/MODEL[-tpN].",
+            show_default=False,
+        ),
+    ],
     out: Annotated[
         Path | None,
-        typer.Option(metavar="PROFILE.json", help="Default: beside the CSV, ending in .json.", show_default=False),
+        typer.Option(
+            metavar="PROFILE.json",
+            help="Default: beside the CSV, ending in .json; of published tables, in runs/profiles.",
+            show_default=False,
+        ),
     ] = None,
 ) -> None:
-    """Fit the cost model to timings: CSV in, profile out.
+    """Fit the cost model to timings: timings in, profile out.
 
-    The profile goes into a scenario as `profile: PROFILE.json`, or by its name if it lies in scenarios/profiles.
+    Shows how far it is off on timings that were withheld. The profile goes into a scenario as `profile: PROFILE.json`,
+    or by its name if it lies in scenarios/profiles. For example:
+
+    \b
+      tandem fit small.csv
+      tandem fit aiconfigurator:h100_sxm/vllm/qwen2-vl-7b-tp2 --out h100.json
+
+    Published tables: systems h200_sxm, h100_sxm, b200_sxm and l40s, backends sglang, vllm and trtllm, models
+    qwen2-vl-2b, qwen2-vl-7b, qwen2.5-vl-7b and qwen3-vl-8b.
     """
     with _failures():
         from sim.fit_command import fit_command
 
-        fit_command(csv, out)
+        fit_command(source, out)
 
 
 @app.command()

@@ -105,7 +105,7 @@ def _kv_blocks(scenario: Scenario, limits: Limits, profile: Profile, *, encodes:
     blocks = ledger.num_kv_blocks(
         limits.free_gpu_memory_fraction,
         limits.block_size,
-        model.kv_bytes_per_token,
+        model.kv_bytes_per_rank(profile.source.gpus),
         boundary_encoder_tokens=tokens * per_unit if isinstance(tokens, int) and encodes else 0,
         encoder_cache_bytes=rows * model.embedding_row_bytes if isinstance(rows, int) and encodes else 0,
     )

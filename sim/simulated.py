@@ -92,9 +92,9 @@ def backend_type(state: ServingState) -> type[SimulatedBackend]:
 def simulated_backend(
     kind: type[SimulatedBackend], profile: Profile, state: ServingState, model: VisionLanguageModel
 ) -> SimulatedBackend:
-    """For a device of its own. An engine that only encodes has no KV pool on it."""
+    """For a device of its own, or one of its ranks, as all are alike. An engine that only encodes has no KV pool."""
     pool, blocks = state.pool, 0 if issubclass(kind, EncodeBackend) else state.pool.num_blocks
-    kv_bytes = blocks * pool.block_size * model.kv_bytes_per_token
+    kv_bytes = blocks * pool.block_size * model.kv_bytes_per_rank(profile.source.gpus)
     cost, ledger = CostModel.from_profile(profile), MemoryLedger.from_profile(profile)
     return kind(cost, state, ledger, kv_bytes=kv_bytes, row_bytes=model.embedding_row_bytes)
 
