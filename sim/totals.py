@@ -30,8 +30,7 @@ def fit(rows: pd.DataFrame) -> Fit:
     return fit_encoder(rows) | fit_language_model(rows)
 
 
-def fit_encoder(rows: pd.DataFrame, near: Fit | None = None) -> Fit:
-    """Solved at once, whatever is `near`."""
+def fit_encoder(rows: pd.DataFrame) -> Fit:
     encoder = rows[rows.stage == "encoder"]
     found, _ = _solve(encoder_terms(encoder), encoder)
     return _unbiased(dict(zip(("E0", "E1", "E2"), found.tolist(), strict=True)), encoder)
@@ -63,21 +62,6 @@ def _starts() -> list[Floats]:
 def _place(fitted: Fit) -> Floats:
     knee = fitted["G0"] / fitted["G1"] if fitted["G1"] > 0 else MOST_KNEE
     return np.log2([np.clip(knee, LEAST_KNEE, MOST_KNEE), fitted["p"]])
-
-
-def held_out(rows: pd.DataFrame, fitted: Fit) -> Fit:
-    """Mean absolute error per stage in percent: each size withheld in turn from all stages that are fitted together."""
-    encoder, language = rows[rows.stage == "encoder"], rows[rows.stage != "encoder"]
-    parts = []
-    for part, refit in ((encoder, fit_encoder), (language, fit_language_model)):
-        size = part.images * part.tokens + part.chunk + part.decodes
-        for value in size.unique():
-            rest = part[size != value]
-            found = fitted | refit(rest, fitted) if len(rest) else fitted
-            withheld = part[size == value]
-            parts.append(100 * (predict(found, withheld) / withheld.total_ms - 1).abs())
-    error = pd.concat(parts)
-    return {str(stage): float(mean) for stage, mean in error.groupby(rows.stage).mean().items()}
 
 
 def _bend(place: Floats) -> tuple[float, float]:
