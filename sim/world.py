@@ -11,10 +11,12 @@ import simpy
 from policies.request_state import RequestState
 from policies.serving import ServingState
 from sim.backend import AccountingBackend
+from sim.beyond import Beyond
 from sim.clients import open_loop, start_users
 from sim.clock import now
 from sim.engine import Engine
 from sim.front_end import Preparation
+from sim.iteration_log import IterationLog
 from sim.profiles import Profile
 from sim.recorder import Recorder
 from sim.resolve import Resolved, resolve
@@ -51,6 +53,7 @@ class World:
         self.scenario = scenario
         self.profile = profile
         self.progress = progress
+        self.priced: list[tuple[str, Beyond, IterationLog]] = []  # of each backend that prices: by which profile
         self.env = self._environment()
         self.server = self._server()
         self._preparation = Preparation(self.env, scenario.front_end, self.server.deliver)
@@ -95,7 +98,9 @@ class World:
         }
 
     def _backend(self) -> AccountingBackend:
-        return simulated_backend(self.profile, self.state, self.scenario.model)
+        backend = simulated_backend(self.profile, self.state, self.scenario.model)
+        self.priced.append((self.scenario.profile, backend.beyond, self.recorder.iterations))
+        return backend
 
     def _start_clients(self) -> None:
         scenario = self.scenario
