@@ -94,6 +94,17 @@ class CostModel:
             elapsed += self.decode_fixed + self.decode_sequence * num_decodes + self.decode_context * context_tokens
         return round(elapsed)
 
+    def parts(
+        self, prefill: Sequence[tuple[int, int]], num_decodes: int, context_tokens: int
+    ) -> tuple[float, float, float]:
+        """What `compute` consists of, not rounded: matrix products, prefill attention, decode attention."""
+        tokens = sum(chunk for chunk, _ in prefill)
+        double_pairs = sum(chunk * (2 * cached + chunk) for chunk, cached in prefill)
+        attention = self.prefill_fixed + self.prefill_token * tokens + self.prefill_half_pair * double_pairs
+        decode = self.decode_fixed + self.decode_sequence * num_decodes + self.decode_context * context_tokens
+        gemm = self._gemm(tokens + num_decodes) if tokens + num_decodes else 0.0
+        return gemm, attention if prefill else 0.0, decode if num_decodes else 0.0
+
     def decode_run(self, num_decodes: int, context_tokens: int, n: int, horizon: int) -> tuple[DecodeRun, int]:
         """Successive decode-only iterations, host time included, each context growing by one token in each.
 

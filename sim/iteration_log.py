@@ -48,7 +48,8 @@ class IterationLog:
         if len(entries.page) >= FULL:
             entries.turn_page()
         if not self.keep:
-            entries.page += entries.pack(count, start, total, num_decodes)
+            alone = not (plan.encode or plan.prefill)
+            entries.page += entries.pack(count, start, total, num_decodes, plan.context_tokens if alone else 0)
             return
         held, used = cache.held_rows, pool.num_blocks - pool.num_free
         resident = held - cache.pending_rows + cache.released_rows
@@ -58,12 +59,12 @@ class IterationLog:
             start,
             total,
             num_decodes,
+            plan.context_tokens,
             outcome.encode,
             outcome.host,
             len(plan.encode),
             plan.encoder_tokens,
             plan.num_prefill_tokens,
-            plan.context_tokens,
             used,
             held,
             resident,
@@ -82,12 +83,12 @@ class IterationLog:
         if len(entries.page) >= FULL:
             entries.turn_page()
         if not self.keep:
-            entries.page += entries.pack(count, start, total, num_decodes)
+            entries.page += entries.pack(count, start, total, num_decodes, plan.context_tokens)
             return
         held, used = cache.held_rows, pool.num_blocks - pool.num_free
         tokens, resident = plan.context_tokens, held - cache.pending_rows + cache.released_rows
         entries.page += entries.pack(
-            count, start, total, num_decodes, 0, outcome.host, 0, 0, 0, tokens, used, held, resident, num_decodes, 0
+            count, start, total, num_decodes, tokens, 0, outcome.host, 0, 0, 0, used, held, resident, num_decodes, 0
         )
 
     def _add_run(self, run: DecodeRun) -> tuple[int, int]:
@@ -133,6 +134,16 @@ class IterationLog:
         """Of the iterations that end after `start` (s)."""
         taken = _taken(crossings)
         return EngineUse.of_all(piece.use(taken, start) for piece in self._unrolled())
+
+    def decodes_alone(self) -> Iterator[tuple[Ints, Ints, Ints]]:
+        """Entries of nothing but decodes: how many iterations each, their decodes, the first one's summed context."""
+        for table in self._tables():
+            counts, _, _, decodes, contexts, *more = table
+            alone = (decodes > 0) & (contexts > 0)
+            if more:
+                entry = dict(zip(FIELDS[SHORT:], more, strict=True))
+                alone &= (entry["num_items"] == 0) & (entry["num_prefill_tokens"] == 0)
+            yield counts[alone], decodes[alone], contexts[alone]
 
     def _unrolled(self) -> Iterable[Piece]:
         """Kept once they are made, as every column is made from them; not where there is no table."""

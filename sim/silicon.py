@@ -39,12 +39,11 @@ class Silicon(NamedTuple):
         parts = re.fullmatch(r"([^/]+)/([^/]+)/([^/]+?)(?:-tp([1-9]\d{0,2}))?", source.removeprefix(PREFIX))
         if not parts:
             raise InputError(f"{source}: is not {FORM}")
-        for what, given, known in zip(
-            ("system", "backend", "model"), parts.groups(), (DEVICES, BACKENDS, ARCHITECTURES), strict=False
-        ):
-            if given not in known:
-                raise InputError(f"{source}: no {what} {given!r}{nearest(given, list(known))}")
         system, backend, model, ranks = parts.groups()
+        known = {"system": [*DEVICES], "backend": [*BACKENDS], "model": [*ARCHITECTURES]}
+        for (what, names), given in zip(known.items(), (system, backend, model), strict=True):
+            if given not in names:
+                raise InputError(f"{source}: no {what} {given!r}{nearest(given, names)}")
         silicon = cls(system, backend, model, int(ranks or 1))
         silicon._check_ranks(source)
         return silicon
