@@ -39,26 +39,31 @@ class Beyond:
         self._least_context, self._most_context = timed.context_per_decode
 
     def iteration(self, calls: Pairs, chunks: Pairs, num_decodes: int, context_tokens: int) -> None:
-        """One that encodes or prefills: calls as sum and sum of squares of frames, chunks with what is cached."""
-        if not self._is_inside(calls, chunks, num_decodes, context_tokens):
+        """One that encodes or prefills: calls as sum and sum of squares of frames, chunks with what is cached.
+
+        As quickly as can be told: the loop waits for it.
+        """
+        prefilled = cached = 0
+        for chunk, before in chunks:
+            prefilled += chunk
+            if before > cached:
+                cached = before
+        inside = cached <= self._most_cached and (not calls or self._encoding_inside(calls))
+        if prefilled and not self._least_chunk <= prefilled <= self._most_chunk:
+            inside = False
+        if num_decodes and inside:
+            least, most = self._least_context * num_decodes, self._most_context * num_decodes
+            inside = self._few <= num_decodes <= self._many and least <= context_tokens <= most
+        if not inside:
             self._count(calls, chunks, num_decodes, context_tokens)
 
-    def _is_inside(self, calls: Pairs, chunks: Pairs, num_decodes: int, context_tokens: int) -> bool:
-        """As quickly as can be told: the loop waits for it."""
+    def _encoding_inside(self, calls: Pairs) -> bool:
         for tokens, squares in calls:
             if not (self._least_size * tokens <= squares <= self._most_size * tokens and tokens <= self._most_call):
                 return False
             if tokens < self._least_call or tokens * tokens > self._most_images * squares:
                 return False
-        prefilled = 0
-        for chunk, cached in chunks:
-            prefilled += chunk
-            if cached > self._most_cached:
-                return False
-        if prefilled and not self._least_chunk <= prefilled <= self._most_chunk:
-            return False
-        least, most = self._least_context * num_decodes, self._most_context * num_decodes
-        return not num_decodes or (self._few <= num_decodes <= self._many and least <= context_tokens <= most)
+        return True
 
     def _count(self, calls: Pairs, chunks: Pairs, num_decodes: int, context_tokens: int) -> None:
         outside = False

@@ -22,6 +22,8 @@ _outcome = partial(tuple.__new__, Outcome)  # what a NamedTuple does for itself 
 class SimulatedBackend:
     """Prices plans. A batch of items that does not fit the device's memory, activations and outputs, fails whole."""
 
+    computes = True  # whether it runs the language model
+
     def __init__(
         self,
         cost: CostModel,
@@ -66,12 +68,12 @@ class SimulatedBackend:
         prefill = [(r, tokens) for r, tokens in plan.prefill if r not in failed] if failed else plan.prefill
         chunks = [(tokens, r.num_computed_tokens) for r, tokens in prefill]
         compute = cost.compute(chunks, plan.num_decodes, plan.context_tokens)
-        self._priced(calls, chunks, plan)
+        if self.computes:
+            self.beyond.iteration(calls, chunks, plan.num_decodes, plan.context_tokens)
+        else:
+            self.beyond.iteration(calls, (), 0, 0)
         total = cost.host + encode + compute
         return _outcome((cost.host, encode, compute, total, None, failed, self._shortage(plan) if failed else ""))
-
-    def _priced(self, calls: Sequence[tuple[int, int]], chunks: Sequence[tuple[int, int]], plan: IterationPlan) -> None:
-        self.beyond.iteration(calls, chunks, plan.num_decodes, plan.context_tokens)
 
     def _without_memory(self, plan: IterationPlan) -> Sequence[RequestState]:
         """Owners of the batch's outputs if it does not fit beside what the cache holds, else nobody."""
@@ -100,12 +102,11 @@ class SimulatedBackend:
 class EncodeBackend(SimulatedBackend):
     """Of an engine that only encodes: whom it hands over costs it nothing."""
 
+    computes = False
+
     def launch(self, plan: IterationPlan, max_iterations: int, horizon: int) -> Outcome:
         outcome = self._mixed(plan)
         return outcome._replace(compute=0, total=outcome.host + outcome.encode)
-
-    def _priced(self, calls: Sequence[tuple[int, int]], chunks: Sequence[tuple[int, int]], plan: IterationPlan) -> None:
-        self.beyond.iteration(calls, (), 0, 0)
 
 
 def backend_type(state: ServingState) -> type[SimulatedBackend]:
