@@ -1,6 +1,6 @@
 """How the latencies of variants are distributed, and how their tails differ."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -44,17 +44,17 @@ RAREST = 1e-4  # shares below are not drawn
 DRAWN = np.concatenate([np.linspace(0, 1 - TAIL, 300), 1 - np.geomspace(TAIL, RAREST / 10, 300), [1.0]])
 
 
-def latency_cdfs(runs: Runs) -> Figure:
+def latency_cdfs(runs: Runs, names: Sequence[str] = tuple(LATENCIES)) -> Figure:
     """A row each for TTFT, ITL, TPOT and end to end: the distribution, and its tail; one line a variant."""
     subtitle = (
         "Left: share of requests (of gaps, for ITL) at or below a latency. Right: share above it, the slowest fifth"
     )
     legend_lines = -(-(len(runs) + 1) // 4)
     top = 1.05 + 0.2 * legend_lines
-    height = top + 4 * PANEL + 3 * GAP + 0.55
+    height = top + len(names) * PANEL + (len(names) - 1) * GAP + 0.55
     title, hspace = named("Latency distributions", runs), GAP / PANEL
-    fig, axes = figure(title, subtitle, 4, 2, height, top=1 - top / height, hspace=hspace, wspace=0.16)
-    for left, right, name in zip(axes[::2], axes[1::2], LATENCIES, strict=True):
+    fig, axes = figure(title, subtitle, len(names), 2, height, top=1 - top / height, hspace=hspace, wspace=0.16)
+    for left, right, name in zip(axes[::2], axes[1::2], names, strict=True):
         _row(left, right, name, runs)
     lines: list[Artist] = [Line2D([], [], **line_style(index, len(runs))) for index in range(len(runs))]
     words = [f"{variant} ({int((run.requests['status'] == 'finished').sum()):,} finished)" for variant, run in runs]
@@ -62,9 +62,29 @@ def latency_cdfs(runs: Runs) -> Figure:
     return fig
 
 
-def _row(left: Axes, right: Axes, name: str, runs: Runs) -> None:
+def cdf_panel(ax: Axes, name: str, runs: Runs) -> None:
+    """One distribution by itself, with the objectives that lie among its data."""
+    sampled = _sampled(name, runs)
+    label(ax, title=LATENCIES[name], x="ms")
+    ax.set_ylim(0, 1.02)
+    if not sampled:
+        say(ax, "nothing to show")
+        return
+    _curves(ax, sampled, lambda shares: shares, 50, "lower right")
+    _scale(ax, sampled, 0, 100)
+    low, high = ax.get_xlim()
+    for bound in {bound * 1e3 for _, run in runs if (bound := getattr(run.slo, name)) is not None}:
+        if low <= bound <= high:
+            ax.axvline(bound, **DASHED)
+
+
+def _sampled(name: str, runs: Runs) -> Sampled:
     samples = [(line_style(index, len(runs)), latencies(run, name)) for index, (_, run) in enumerate(runs)]
-    sampled = [(style, sample) for style, sample in samples if sample.size]
+    return [(style, sample) for style, sample in samples if sample.size]
+
+
+def _row(left: Axes, right: Axes, name: str, runs: Runs) -> None:
+    sampled = _sampled(name, runs)
     label(left, title=LATENCIES[name], x="ms", y="share at or below")
     label(right, title=f"{LATENCIES[name]}: the tail", x="ms", y="share above")
     left.set_ylim(0, 1.02)

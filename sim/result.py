@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
@@ -19,6 +19,9 @@ from sim.request_log import ONLY
 from sim.samples import WeightedSample
 from sim.slo import SLO
 from sim.world import World
+
+if TYPE_CHECKING:
+    from sim.run_plots import RunPlots
 
 
 class Run:
@@ -134,5 +137,18 @@ class Run:
         """`offered 12.0 requests/s, served 9.1: the queue grows`, where that is so."""
         return None if self.scenario.workload.closed_loop else load_verdict(self.requests)
 
+    @property
+    def plot(self) -> RunPlots:
+        """`r.plot.ttft()`, `r.plot.timeline(2, 5)` and more, as figures."""
+        from sim.run_plots import RunPlots  # with matplotlib, which takes half a second
+
+        return RunPlots(self)
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: the figures, and small plots of them."""
+        from sim.run_html import runs_html
+
+        return runs_html([(self.scenario.policy.kind, self)])
+
     def __repr__(self) -> str:
-        return f"<Run {self.name}: {self.scenario.policy.kind}, {len(self._requests)} requests, {self.verdict}>"
+        return f"<Run {self.name}: {self.scenario.policy.kind}, {len(self.requests)} requests, {self.verdict}>"
