@@ -9,7 +9,7 @@ from pathlib import Path
 from workloads.errors import InputError
 
 LONGEST_NAME = 255  # bytes, on every common file system
-PARTIAL = re.compile(r"\..+\.(?:csv|gz|json|parquet|png|yaml)\.(\d+)\.partial")
+PARTIAL = re.compile(r"\..+\.(?:csv|gz|html|json|parquet|png|yaml)\.(\d+)\.partial")
 
 
 @contextmanager

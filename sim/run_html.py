@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import base64
+from collections.abc import Sequence
 from html import escape
 
 from sim.plot_glance import glance
 from sim.result import Run
 from sim.run_plots import ComparedPlots
-from sim.table_rows import Cells, Runs, rows
+from sim.table_rows import Cells, rows
 from workloads.errors import InputError
+
+Runs = Sequence[tuple[str, Run]]
 
 CELL = "padding:2px 12px 2px 0;border:0"
 

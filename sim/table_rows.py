@@ -4,12 +4,36 @@ from __future__ import annotations
 
 import re
 import textwrap
-from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple, Protocol
 
-from sim.result import Run
+from policies.limits import Limits
+from sim.scenario import Scenario
+from sim.slo import SLO
 
-Runs = Sequence[tuple[str, Run]]
+
+class Tabled(Protocol):
+    """What the table asks of a run."""
+
+    @property
+    def origin(self) -> str: ...
+    @property
+    def source(self) -> str: ...
+    @property
+    def verdict(self) -> str: ...
+    @property
+    def decisions(self) -> int: ...
+    @property
+    def scenario(self) -> Scenario: ...
+    @property
+    def summary(self) -> Mapping[str, Any]: ...
+    @property
+    def slo(self) -> SLO: ...
+    @property
+    def limits(self) -> Limits: ...
+
+
+Runs = Sequence[tuple[str, Tabled]]
 Cells = tuple[str, list[str]]  # a line of the table: its title, and a cell for each run
 
 
