@@ -136,7 +136,7 @@ def report(
 ) -> None:
     """Make one page of runs: objectives, latencies, a timeline to zoom into, and why a token was late.
 
-    RUN is a folder that `tandem run` or `tandem replay` wrote, with one run or with variants. The page needs no network.
+    RUN is a folder that `tandem run` or `tandem replay` wrote, of one run or of variants. The page needs no network.
     For example:
 
     \b

@@ -10,17 +10,22 @@ import numpy as np
 from sim.attribution import blame, stall_attribution
 from sim.report_runs import ReportedRun
 
-MOST_CULPRITS = 8
+MOST_CULPRITS = 5
 
 
 def late_tokens(run: ReportedRun) -> dict[str, Any]:
     """The bound (ms), how many gaps were longer by cause, and the requests whose encoding or prefill caused most."""
     bound = threshold(run)
     if bound is None or not len(run.iterations):
-        return {"bound": None, "causes": {}, "culprits": []}
+        return {"bound": None, "objective": False, "causes": {}, "culprits": []}
     shared = run.members[0] if len(run.members) == 1 else None  # iterations are numbered over several engines
     stalled = stall_attribution(run.iterations, bound, shared)
-    return {"bound": bound * 1e3, "causes": blame(stalled), "culprits": [] if shared is None else _culprits(stalled)}
+    return {
+        "bound": bound * 1e3,
+        "objective": bound == run.slo.itl,
+        "causes": blame(stalled),
+        "culprits": [] if shared is None else _culprits(stalled),
+    }
 
 
 def threshold(run: ReportedRun) -> float | None:

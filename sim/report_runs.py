@@ -23,6 +23,7 @@ from sim.samples import WeightedSample
 from sim.scenario import Scenario
 from sim.slo import SLO
 from sim.twin import twin
+from sim.variants import numbered
 from sim.world import Resolved, World
 from sim.worlds import world_of
 from workloads.errors import InputError
@@ -147,13 +148,12 @@ def _recorders(world: World) -> list[Any]:
 
 
 def _distinct(runs: Sequence[ReportedRun]) -> list[ReportedRun]:
-    """Labels that tell the runs apart: by origin, and where that is not enough by number."""
+    """With labels that tell them apart: those that are alike get their scenario's name, their origin, or a number."""
     labels = [run.label for run in runs]
-    if len(set(labels)) < len(labels):
-        labels = [
-            label if labels.count(label) == 1 else f"{label} ({run.origin})"
-            for label, run in zip(labels, runs, strict=True)
-        ]
-    if len(set(labels)) < len(labels):
-        labels = [label if labels.count(label) == 1 else f"{label} {number}" for number, label in enumerate(labels, 1)]
-    return [replace(run, label=label) for run, label in zip(runs, labels, strict=True)]
+    for more in ([run.name for run in runs], [run.origin for run in runs]):
+        alike = [label for label in labels if labels.count(label) > 1]
+        if len({(label, word) for label, word in zip(labels, more, strict=True) if label in alike}) > len({*alike}):
+            labels = [
+                f"{label} ({word})" if label in alike else label for label, word in zip(labels, more, strict=True)
+            ]
+    return [replace(run, label=label) for run, label in zip(runs, numbered(labels), strict=True)]

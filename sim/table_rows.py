@@ -74,7 +74,8 @@ NAMES = {"ttft": "TTFT", "tpot": "TPOT", "e2el": "E2E"}
 
 def rows(runs: Runs) -> list[Cells]:
     """The heading first; titles and cells may have several lines."""
-    heading = (runs[0][1].origin, [_folded(label) for label, _ in runs])
+    origins = " and ".join(dict.fromkeys(run.origin for _, run in runs))
+    heading = (origins, [_folded(label) for label, _ in runs])
     figures = [(row.title, [_cell(row, run.summary.get(row.key)) for _, run in runs]) for row in _shown(runs)]
     return [heading, *_heads(runs), *figures, *_peaks(runs), *_alike(runs)]
 

@@ -15,20 +15,24 @@ function showLate(runs, pick) {
 /** [name, colour, amount] as one bar, as long as its sum is of `most`. */
 function stacked(run, parts, most, unit) {
   const sum = parts.reduce((before, [, , amount]) => before + amount, 0);
+  return element("div", { class: "objective" }, element("span", {}, swatch(run.colour), run.label),
+    track(parts, most, unit), element("span", { class: "number" }, `${number(sum)} ${unit}`));
+}
+
+function track(parts, most, unit) {
   const pieces = parts.map(([name, colourName, amount]) =>
     element("div", { style: `width:${(amount / most) * 100}%;background:var(--${colourName})`, title: `${name}: ${number(amount)} ${unit}` }));
-  const track = element("div", { class: "track", style: "display:flex;height:18px;background:none" }, ...pieces);
-  return element("div", { class: "objective", style: "grid-template-columns:150px minmax(120px,1fr) 84px" },
-    element("span", {}, swatch(run.colour), run.label), track, element("span", { class: "number" }, `${number(sum)} ${unit}`));
+  return element("div", { class: "track stack" }, ...pieces);
 }
 
 function lateOf(run, pick) {
-  const { bound: limit, causes, culprits } = run.late, parts = Object.entries(causes);
+  const { bound: limit, objective, causes, culprits } = run.late, parts = Object.entries(causes);
   const sum = parts.reduce((before, [, gaps]) => before + gaps, 0);
   const heading = element("h3", { style: "margin-top:0" }, swatch(run.colour), run.label);
   if (!sum) return element("div", {}, heading, element("p", { class: "hint" }, limit === null ? "No gap is known." : `No gap longer than ${number(limit)} ms.`));
-  const words = `${count(sum, "gap")} longer than ${number(limit)} ms, by what shared the iteration with the decodes:`;
-  const bars = stacked({ colour: run.colour, label: "" }, parts.map(([cause, gaps]) => [cause, CAUSES[cause], gaps]), sum, "");
+  const what = objective ? "the ITL SLO" : "99 % of all";
+  const words = `${count(sum, "gap")} longer than ${number(limit)} ms (${what}), by what shared the iteration with the decodes:`;
+  const bars = track(parts.map(([cause, gaps]) => [cause, CAUSES[cause], gaps]), sum, "gaps");
   return element("div", {}, heading, element("p", { class: "hint" }, words), bars,
     key(parts.filter(([, gaps]) => gaps).map(([cause, gaps]) => [`${cause}: ${number(gaps)}`, CAUSES[cause]])), culpritsTable(run, culprits, pick));
 }

@@ -86,9 +86,27 @@ function rule(ink, x1, y1, x2, y2, style, dashes = [], width = 1) {
 /** A dashed line at a bound, with words beside it. */
 function bound(ink, x1, y1, x2, y2, words) {
   rule(ink, x1, y1, x2, y2, colour("ink"), [5, 3]);
+  const upright = x1 === x2, [x, y] = upright ? [x1 + 4, y2 - 6] : [x2 - 2, y1 - 4];
+  ink.textAlign = upright ? "left" : "right";
+  ink.lineJoin = "round";
+  ink.lineWidth = 3;
+  ink.strokeStyle = colour("paper"); // so that it can be read above data
+  ink.strokeText(words, x, y);
   ink.fillStyle = colour("ink");
-  ink.textAlign = x1 === x2 ? "left" : "right";
-  ink.fillText(words, x1 === x2 ? x1 + 4 : x2 - 2, x1 === x2 ? y1 + 10 : y1 - 4);
+  ink.fillText(words, x, y);
+}
+
+/** Names by colours in one line that ends at `right`. */
+function keyLine(ink, entries, right, y) {
+  ink.textAlign = "left";
+  for (const [words, colourName] of [...entries].reverse()) {
+    right -= ink.measureText(words).width;
+    ink.fillStyle = colour("faint");
+    ink.fillText(words, right, y);
+    ink.fillStyle = colour(colourName);
+    ink.fillRect(right - 14, y - 8, 10, 9);
+    right -= 28;
+  }
 }
 
 function title(ink, words, x, y, aside = "", right = 0) {

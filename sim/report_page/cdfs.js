@@ -34,7 +34,7 @@ function cdfScales(width, some, name) {
 
 function drawCdf(canvas, some, name, words) {
   const { ink, width, height } = sheet(canvas, CDF.height);
-  title(ink, words, CDF.left, 14);
+  title(ink, words, CDF.left, 14, `share of ${name === "itl" ? "gaps" : "requests"} at or below`, width - CDF.right);
   if (!some.length) return say(ink, "nothing to show", width, height);
   const { x, y } = cdfScales(width, some, name);
   axisX(ink, x, CDF.top, height - CDF.bottom, "ms");

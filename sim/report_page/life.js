@@ -130,14 +130,7 @@ class Life {
     ink.fillStyle = colour("faint");
     ink.textAlign = "left";
     ink.fillText("gap (ms), by what shared its iteration", GAPS.left, 11);
-    let left = width - GAPS.right - 330;
-    for (const [cause, colourName] of Object.entries(CAUSES)) {
-      ink.fillStyle = colour(colourName);
-      ink.fillRect(left, 3, 10, 9);
-      ink.fillStyle = colour("faint");
-      ink.fillText(cause, left + 14, 11);
-      left += ink.measureText(cause).width + 28;
-    }
+    keyLine(ink, Object.entries(CAUSES), width - GAPS.right, 11);
   }
 
   stem(ink, one) {

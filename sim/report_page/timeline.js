@@ -66,16 +66,7 @@ function drawLanes(canvas, run, engine, span, lanes) {
 
 function shareLane(ink, bins, x, top, each) {
   title(ink, LANES[0].title, x.from, top - 8);
-  let right = x.to;
-  for (const [words, colourName] of [...SHARES].reverse()) {
-    ink.fillStyle = colour("faint");
-    ink.textAlign = "right";
-    ink.fillText(words, right, top - 8);
-    right -= ink.measureText(words).width + 14;
-    ink.fillStyle = colour(colourName);
-    ink.fillRect(right, top - 16, 10, 9);
-    right -= 14;
-  }
+  keyLine(ink, SHARES, x.to, top - 8);
   const heights = new Float64Array(bins.busy.length);
   SHARES.forEach(([, colourName], index) => {
     ink.fillStyle = colour(colourName);
