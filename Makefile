@@ -22,6 +22,7 @@ $(LAB): $(STAMP)
 	$(BIN)/python $(INSTALL) --editable '.[notebooks]'
 	touch $@
 
+AS_ROOT = $(if $(filter 0,$(shell id -u)),--allow-root)
 DEMO := runs/demo
 PROFILE := --set profile=../$(DEMO)/tiny.json
 
@@ -39,7 +40,7 @@ demo: setup ## calibrate, fit, run, replay and compare a tiny model on this CPU
 	$(BIN)/tandem compare $(DEMO)/simulated $(DEMO)/live
 
 notebooks: $(LAB) ## open the notebooks in Jupyter Lab
-	$(BIN)/jupyter lab --notebook-dir=.
+	$(BIN)/jupyter lab $(AS_ROOT) --ServerApp.root_dir=$(CURDIR) --LabApp.default_url=/lab/tree/notebooks/01_first_run.ipynb
 
 check: setup ## format, lint, types and import arrows
 	$(BIN)/ruff format --check .

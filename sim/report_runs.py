@@ -120,8 +120,12 @@ def reported(folder: Path) -> ReportedRun:
 def _source(recorded: RecordedRun, again: Run) -> str:
     if not isinstance(recorded, RecordedLive):
         return again.source
-    device, model = recorded.live.get("device", {}), recorded.live.get("model", {})
-    return f"{recorded.about['origin']} on {device.get('name', '?')}, {model.get('name', '?')}; clock: {recorded.clock}"
+    where = [
+        part["name"]
+        for part in map(recorded.live.get, ("device", "model"))
+        if isinstance(part, dict) and "name" in part
+    ]
+    return f"{recorded.about['origin']} on {', '.join(map(str, where))}; clock: {recorded.clock}"
 
 
 def _again(recorded: RecordedRun) -> tuple[Run, list[Members]]:
