@@ -20,7 +20,7 @@ import pandas as pd
 from executor.live import LiveRun, replay
 from executor.options import Options
 from executor.prepare import load_for, prepare
-from sim import Scenario, run
+from sim import Scenario, run, side_by_side
 from sim.plan_log import parsed
 from sim.twin import twin
 
@@ -53,6 +53,12 @@ for policy in POLICIES:
 pd.DataFrame(rows).T
 
 # %% [markdown]
+# So one line covers the other, here those of the last policy:
+
+# %%
+side_by_side({"simulated": simulated, "executed": executed}).plot.itl()
+
+# %% [markdown]
 # ## Told the time by the processor
 #
 # Under `clock="thread_time"` it is what the computation took. The times are this machine's, so they are not printed
@@ -77,8 +83,6 @@ print(measured.tokens.num_rows, "answers, token for token the same")
 
 # %%
 if SHOW:
-    from sim import side_by_side
-
     display(side_by_side({"simulated": run(SCENARIO), "measured": measured.run}))  # noqa: F821
 
 # %% [markdown]
