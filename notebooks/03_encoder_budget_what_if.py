@@ -90,6 +90,7 @@ for rate in RATES:
     assert stall[4096] < stall[8192] < stall[16384]
     assert first[4096] > first[8192] > first[16384]
     assert abs(first[32768] / first[16384] - 1) < 0.01 and abs(stall[32768] / stall[16384] - 1) < 0.03
+assert runs[32768, 8].iterations["encoder_tokens"].max() < 32768  # never used up
 gain = table["TTFT p99 (ms)"].unstack()
 gain = gain.loc[4096] - gain.loc[16384]
 assert gain.idxmax() == 8

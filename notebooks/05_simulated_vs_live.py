@@ -16,6 +16,7 @@
 
 # %%
 import pandas as pd
+from IPython.display import display
 
 from executor.live import LiveRun, replay
 from executor.options import Options
@@ -68,11 +69,13 @@ side_by_side({"simulated": simulated, "executed": executed}).plot.itl()
 # %%
 SHOW = False
 measured = live("head_of_line", "thread_time")
-checked = measured.world.scenario
-again = twin(prepare(checked, measured.world.loaded, measured.world.options).checked, parsed(measured.plans, "plans"))
+world = measured.world
+resolved = prepare(world.scenario, world.loaded, world.options).checked
+again = twin(resolved, parsed(measured.plans, "plans"))
 assert again.difference is None and not again.ran_out
 pd.testing.assert_frame_equal(again.run.requests, measured.run.requests, check_exact=True)
-print("the twin took the same", "decisions:", again.run.decisions == measured.run.decisions)
+assert again.run.decisions == measured.run.decisions
+print("the twin decided the same")
 
 # %% [markdown]
 # The answers are those of the model, not of the clock: token for token the same in both live runs of a policy.
@@ -83,7 +86,7 @@ print(measured.tokens.num_rows, "answers, token for token the same")
 
 # %%
 if SHOW:
-    display(side_by_side({"simulated": run(SCENARIO), "measured": measured.run}))  # noqa: F821
+    display(side_by_side({"simulated": run(SCENARIO), "measured": measured.run}))
 
 # %% [markdown]
 # From a shell, with the errors of cost model and simulation and how much of them is noise:
