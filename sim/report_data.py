@@ -13,7 +13,7 @@ from sim.plot_style import STAGES
 from sim.published_table import as_published, simulated, whose
 from sim.report_late import late_tokens, within
 from sim.report_pack import Packed, micros, packed
-from sim.report_rows import by_engine, heads, packed_members, packed_rows
+from sim.report_rows import by_engine, heads, numbered_members, packed_members, packed_rows
 from sim.report_runs import NO_TOKENS, ReportedRun
 from sim.table_rows import rows
 
@@ -48,7 +48,7 @@ def _run(run: ReportedRun) -> Content:
     about = run.recorded.about
     told = {"label": run.label, "origin": run.origin, "source": run.source, "verdict": run.verdict}
     notes = [*about.get("notes", []), *([about["load"]] if about.get("load") else [])]
-    notes += [] if len(run.members) else [NO_TOKENS]
+    notes += [] if run.members else [NO_TOKENS]
     return {
         **told,
         "policy": run.scenario.policy.kind,
@@ -56,7 +56,7 @@ def _run(run: ReportedRun) -> Content:
         "blockers": dict(about.get("blockers", {})),
         "objectives": within(run),
         "attainment": run.summary.get("slo_attainment"),
-        "limits": {name: getattr(run.limits, name) for name in LIMITS},
+        "limits": [{name: getattr(limits, name) for name in LIMITS} for limits in run.engine_limits],
         "engines": list(run.engines),
         "cdfs": {name: _cdf(run, name) for name in LATENCIES},
         "parts": _mean_parts(run),
@@ -101,7 +101,7 @@ def _iterations(run: ReportedRun) -> Content:
         return {"rows": {}, "members": {}, "segments": {}}
     ordered = by_engine(run.iterations, run.engines)
     first = heads(ordered)
-    members = packed_members(ordered, first, run.members) if len(run.members) else {}
+    members = packed_members(numbered_members(ordered, run.members), first) if run.members else {}
     return {"rows": packed_rows(ordered, first), "members": members, "segments": _segments(run)}
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from sim.attribution import blame, stall_attribution
+from sim.report_rows import by_engine, numbered_members
 from sim.report_runs import ReportedRun
 
 MOST_CULPRITS = 5
@@ -18,8 +19,9 @@ def late_tokens(run: ReportedRun) -> dict[str, Any]:
     bound = threshold(run)
     if bound is None or not len(run.iterations):
         return {"bound": None, "objective": False, "causes": {}, "culprits": []}
-    shared = run.members[0] if len(run.members) == 1 else None  # iterations are numbered over several engines
-    stalled = stall_attribution(run.iterations, bound, shared)
+    ordered = by_engine(run.iterations, run.engines)
+    shared = numbered_members(ordered, run.members) if run.members else None
+    stalled = stall_attribution(ordered.assign(iteration=np.arange(len(ordered))), bound, shared)
     return {
         "bound": bound * 1e3,
         "objective": bound == run.slo.itl,

@@ -68,19 +68,21 @@ def packed_rows(ordered: pd.DataFrame, first: Ints) -> dict[str, Packed]:
     return columns | {name: packed(ordered[name].to_numpy(np.int64)[last]) for name in LAST}
 
 
-def packed_members(ordered: pd.DataFrame, first: Ints, members: Sequence[Members]) -> dict[str, dict[str, Packed]]:
+def numbered_members(ordered: pd.DataFrame, members: Sequence[Members]) -> Members:
+    """Those of all engines together, by the place of their iteration in `ordered`."""
+    sizes = np.bincount(ordered["number"].to_numpy(np.int64), minlength=len(members)).tolist()
+    befores = np.cumsum([0, *sizes]).tolist()
+    pairs = zip(befores, members, strict=False)
+    return {before + iteration: both for before, of_engine in pairs for iteration, both in of_engine.items()}
+
+
+def packed_members(members: Members, first: Ints) -> dict[str, dict[str, Packed]]:
     """Whose items were encoded and whose prompts prefilled, each as columns of row, request and tokens."""
-    sizes = np.bincount(ordered["number"].to_numpy(np.int64), minlength=len(members))
-    befores = np.cumsum([0, *sizes.tolist()])
-    told: list[list[tuple[int, int, int]]] = [[], []]
-    for before, of_engine in zip(befores, members, strict=False):
-        for iteration, both in of_engine.items():
-            for some, sharing in zip(told, both, strict=True):
-                some += [(int(before) + iteration, request, tokens) for request, tokens in sharing.items()]
-    return {name: _members(some, first) for name, some in zip(("encoding", "prefilling"), told, strict=True)}
+    return {name: _members(members, which, first) for which, name in enumerate(("encoding", "prefilling"))}
 
 
-def _members(some: list[tuple[int, int, int]], first: Ints) -> dict[str, Packed]:
-    places, requests, tokens = np.array(sorted(some), np.int64).reshape(-1, 3).T
+def _members(members: Members, which: int, first: Ints) -> dict[str, Packed]:
+    told = [(place, *pair) for place in sorted(members) for pair in members[place][which].items()]
+    places, requests, tokens = np.array(told, np.int64).reshape(-1, 3).T
     rows = np.searchsorted(first, places, side="right") - 1
     return {"row": packed(rows, delta=True), "request": packed(requests), "tokens": packed(tokens)}

@@ -15,6 +15,7 @@ from policies.limits import Limits
 from sim.differences import requests_that_differ
 from sim.live_output import LIVE
 from sim.members import Members
+from sim.pool_result import PooledRun
 from sim.pool_world import PooledWorld
 from sim.recorded import RecordedLive, RecordedRun, is_run, read_json, read_live, read_run
 from sim.result import Run
@@ -46,6 +47,8 @@ class ReportedRun:
     recorded: RecordedRun
     summary: dict[str, Any]
     source: str
+    limits: Limits
+    engine_limits: Sequence[Limits]  # of each engine
     itl_sample: WeightedSample = field(default_factory=lambda: WeightedSample(NOTHING, NOTHING))
     segments: Segments = NO_SEGMENTS
     members: Sequence[Members] = ()  # of each engine
@@ -83,10 +86,6 @@ class ReportedRun:
     def slo(self) -> SLO:
         return self.scenario.slo
 
-    @property
-    def limits(self) -> Limits:
-        return self.scenario.engine
-
 
 def read_runs(folders: Sequence[Path]) -> list[ReportedRun]:
     """Every folder's run, or its variants'. Raises InputError where one holds none, or a file of one is not sound."""
@@ -114,7 +113,9 @@ def reported(folder: Path) -> ReportedRun:
     if requests_that_differ(run.requests, recorded.requests, "now", "then") is None:
         known = {"itl_sample": run.itl_sample, "segments": run.token_segments(), "members": members}
     summary = dict(read_json(folder / "summary.json", {}))
-    return ReportedRun(label, recorded, summary, _source(recorded, run), engines=run.engines, **known)
+    limits = [view.limits for view in run.views()] if isinstance(run, PooledRun) else [run.limits]
+    source = _source(recorded, run)
+    return ReportedRun(label, recorded, summary, source, run.limits, limits, engines=run.engines, **known)
 
 
 def _source(recorded: RecordedRun, again: Run) -> str:

@@ -14,16 +14,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 from test_cli import simulated, tandem
 
-from sim import plot_style, run
+from sim import Scenario, plot_style, run
 from sim.members import Members
 from sim.output import write_run
 from sim.report_data import content
 from sim.report_late import late_tokens, threshold, within
 from sim.report_pack import TYPES, micros, packed
 from sim.report_page import FOLDER, SCRIPTS, page
-from sim.report_rows import by_engine, heads, packed_members, packed_rows
+from sim.report_rows import by_engine, heads, numbered_members, packed_members, packed_rows
 from sim.report_runs import NO_TOKENS, ReportedRun, read_runs, reported
 from sim.token_times import gaps_by_request
+from sim.world import resolve
+from sim.worlds import world_of
 from workloads.errors import InputError
 
 TIGHT = "tests/data/scenario.yaml"
@@ -85,7 +87,7 @@ def test_members_carry_all_tokens_of_an_iteration(which: str, request: pytest.Fi
     ordered = by_engine(told.iterations, told.engines)
     first = heads(ordered)
     rows = packed_rows(ordered, first)
-    members = packed_members(ordered, first, told.members)
+    members = packed_members(numbered_members(ordered, told.members), first)
     for which, column in (("encoding", "encoder_tokens"), ("prefilling", "num_prefill_tokens")):
         of_rows = np.zeros(len(first), np.int64)
         np.add.at(of_rows, unpacked(members[which]["row"]), unpacked(members[which]["tokens"]))
@@ -130,15 +132,25 @@ def test_late_tokens_name_their_causes(tight: ReportedRun) -> None:
     assert blamed <= {request for both in tight.members[0].values() for some in both for request in some}
 
 
-def test_members_are_noted_only_where_they_are_asked_for() -> None:
-    noted: Members = {3: ({1: 4}, {}), 5: ({}, {1: 7, 2: 9})}
-    rows = packed_members(pd.DataFrame({"number": [0] * 6}), np.array([0, 3, 4, 5]), [noted])
-    assert [unpacked(rows["prefilling"][name]).tolist() for name in ("row", "request", "tokens")] == [
-        [3, 3],
-        [1, 2],
-        [7, 9],
-    ]
-    assert unpacked(rows["encoding"]["row"]).tolist() == [1]
+def test_members_of_several_engines_follow_one_another() -> None:
+    both: list[Members] = [{1: ({1: 4}, {})}, {0: ({}, {1: 7, 2: 9}), 2: ({}, {2: 1})}]
+    ordered = pd.DataFrame({"number": [0, 0, 1, 1, 1]})
+    members = packed_members(numbered_members(ordered, both), np.array([0, 1, 2, 4]))
+    columns = [unpacked(members["prefilling"][name]).tolist() for name in ("row", "request", "tokens")]
+    assert columns == [[2, 2, 3], [1, 2, 2], [7, 9, 1]]
+    assert unpacked(members["encoding"]["row"]).tolist() == [1]
+
+
+def test_nobody_notes_members_who_is_not_asked_to() -> None:
+    world = world_of(resolve(Scenario.load(TIGHT)))
+    assert world.recorder.members is None
+
+
+def test_each_engine_has_its_own_limits(pooled: ReportedRun) -> None:
+    told = content([pooled])["runs"][0]
+    limits = [one["num_kv_blocks"] for one in told["limits"]]
+    assert len(limits) == len(pooled.engines) and limits[0] is None and all(limits[1:])
+    assert told["late"]["causes"] and all(one["request"] >= 0 for one in told["late"]["culprits"])
 
 
 def test_a_run_that_is_no_longer_simulated_alike_is_told_without_tokens(tmp_path: Path) -> None:

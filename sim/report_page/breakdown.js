@@ -30,7 +30,7 @@ function lateOf(run, pick) {
   const sum = parts.reduce((before, [, gaps]) => before + gaps, 0);
   const heading = element("h3", { style: "margin-top:0" }, swatch(run.colour), run.label);
   if (!sum) return element("div", {}, heading, element("p", { class: "hint" }, limit === null ? "No gap is known." : `No gap longer than ${number(limit)} ms.`));
-  const what = objective ? "the ITL SLO" : "99 % of all";
+  const what = objective ? "the ITL SLO" : "the 99th percentile";
   const words = `${count(sum, "gap")} longer than ${number(limit)} ms (${what}), by what shared the iteration with the decodes:`;
   const bars = track(parts.map(([cause, gaps]) => [cause, CAUSES[cause], gaps]), sum, "gaps");
   return element("div", {}, heading, element("p", { class: "hint" }, words), bars,

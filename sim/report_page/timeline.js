@@ -57,7 +57,7 @@ function drawLanes(canvas, run, engine, span, lanes) {
   lanes.forEach((lane, index) => {
     const top = laneTop(index), isLast = index === lanes.length - 1;
     if (lane.kind === "share") shareLane(ink, bins, x, top, each);
-    else valueLane(ink, run, bins, lane, x, top);
+    else valueLane(ink, bins, lane, limitOf(run, engine, lane), x, top);
     if (isLast) axisX(ink, scale(span[0] / 1e6, span[1] / 1e6, x.from, x.to), top, top + LANE.height, "time (s)");
     else rule(ink, x.from, top + LANE.height, x.to, top + LANE.height, colour("axis"));
   });
@@ -80,8 +80,8 @@ function shareLane(ink, bins, x, top, each) {
 }
 
 /** Solid: means; pale: the largest of each pixel. */
-function valueLane(ink, run, bins, lane, x, top) {
-  const { sum, most } = bins.lanes[lane.column], limit = limitOf(run, lane), highest = most.reduce((a, b) => Math.max(a, b), 0) || 1;
+function valueLane(ink, bins, lane, limit, x, top) {
+  const { sum, most } = bins.lanes[lane.column], highest = most.reduce((a, b) => Math.max(a, b), 0) || 1;
   const near = limit !== null && limit <= highest * 4, roof = near ? Math.max(highest, limit) : highest;
   const y = scale(0, roof * 1.08, top + LANE.height, top);
   const aside = limit === null ? "" : `${lane.objective ? "SLO" : "limit"} ${number(limit)}${near ? "" : " (above)"}`;
@@ -98,10 +98,11 @@ function valueLane(ink, run, bins, lane, x, top) {
   if (near) rule(ink, x.from, y(limit), x.to, y(limit), colour("ink"), [5, 3]);
 }
 
-function limitOf(run, { column, limit, objective }) {
+function limitOf(run, engine, { column, limit, objective }) {
   if (objective) return run.objectives.find((one) => one.name === objective)?.bound ?? null;
-  if (column === "encoder_tokens" && run.limits.encoder_budget_unit !== "encoder_tokens") return null;
-  const value = limit ? run.limits[limit] : null;
+  const limits = run.limits[engine];
+  if (column === "encoder_tokens" && limits.encoder_budget_unit !== "encoder_tokens") return null;
+  const value = limit ? limits[limit] : null;
   return typeof value === "number" ? value : null;
 }
 
