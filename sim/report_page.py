@@ -11,7 +11,7 @@ from typing import Any
 FOLDER = Path(__file__).parent / "report_page"
 SCRIPTS = (
     *("decode.js", "format.js", "canvas.js", "model.js", "summary.js", "cdfs.js", "breakdown.js"),
-    *("timeline.js", "iteration.js", "requests.js", "life.js", "page.js"),
+    *("lanes.js", "timeline.js", "iteration.js", "requests.js", "gaps.js", "life.js", "page.js"),
 )
 
 
