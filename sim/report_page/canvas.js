@@ -4,7 +4,8 @@ const FONT = "11px system-ui, 'Segoe UI', sans-serif";
 
 /** The canvas at the screen's resolution, cleared; sizes are in CSS pixels. */
 function sheet(canvas, height) {
-  const ratio = window.devicePixelRatio || 1, width = canvas.parentElement.clientWidth;
+  const ratio = window.devicePixelRatio || 1,
+    width = canvas.parentElement.clientWidth;
   canvas.width = Math.round(width * ratio);
   canvas.height = Math.round(height * ratio);
   canvas.style.height = `${height}px`;
@@ -18,7 +19,8 @@ function sheet(canvas, height) {
 /** From data to pixels, and back with `invert`. */
 function scale(low, high, from, to, log = false) {
   const place = log ? Math.log : (value) => value;
-  const a = place(low), b = place(high) === a ? a + 1 : place(high);
+  const a = place(low),
+    b = place(high) === a ? a + 1 : place(high);
   const map = (value) => from + ((place(value) - a) / (b - a)) * (to - from);
   map.invert = (pixel) => {
     const value = a + ((pixel - from) / (to - from)) * (b - a);
@@ -30,7 +32,8 @@ function scale(low, high, from, to, log = false) {
 /** Round numbers along a scale, about `wanted` of them. */
 function ticks({ low, high, log }, wanted) {
   if (log) return logTicks(low, high, wanted);
-  const rough = (high - low) / wanted, power = 10 ** Math.floor(Math.log10(rough));
+  const rough = (high - low) / wanted,
+    power = 10 ** Math.floor(Math.log10(rough));
   const step = power * [1, 2, 2.5, 5, 10].find((factor) => factor * power >= rough);
   const found = [];
   for (let i = Math.ceil(low / step - 1e-9); i * step <= high + step * 1e-9; i++) found.push(i * step);
@@ -38,7 +41,8 @@ function ticks({ low, high, log }, wanted) {
 }
 
 function logTicks(low, high, wanted) {
-  const decades = Math.log10(high / low), steps = decades > wanted ? [1] : decades > wanted / 2.5 ? [1, 3] : [1, 2, 5];
+  const decades = Math.log10(high / low),
+    steps = decades > wanted ? [1] : decades > wanted / 2.5 ? [1, 3] : [1, 2, 5];
   const found = [];
   for (let power = Math.floor(Math.log10(low)); power <= Math.ceil(Math.log10(high)); power++) {
     for (const step of steps) found.push(step * 10 ** power);
@@ -86,7 +90,8 @@ function rule(ink, x1, y1, x2, y2, style, dashes = [], width = 1) {
 /** A dashed line at a bound, with words beside it. */
 function bound(ink, x1, y1, x2, y2, words) {
   rule(ink, x1, y1, x2, y2, colour("ink"), [5, 3]);
-  const upright = x1 === x2, [x, y] = upright ? [x1 + 4, y2 - 6] : [x2 - 2, y1 - 4];
+  const upright = x1 === x2,
+    [x, y] = upright ? [x1 + 4, y2 - 6] : [x2 - 2, y1 - 4];
   ink.textAlign = upright ? "left" : "right";
   ink.lineJoin = "round";
   ink.lineWidth = 3;
@@ -128,7 +133,8 @@ function tip(canvas, event, words) {
   box.hidden = !words;
   if (!words) return;
   box.textContent = words;
-  const { x, y } = pointer(canvas, event), width = canvas.clientWidth;
+  const { x, y } = pointer(canvas, event),
+    width = canvas.clientWidth;
   box.style.left = `${x + 14 + box.offsetWidth > width ? Math.max(0, x - 14 - box.offsetWidth) : x + 14}px`;
   box.style.top = `${Math.max(0, y - box.offsetHeight - 8)}px`;
 }

@@ -4,17 +4,26 @@ const CDF = { left: 44, right: 12, top: 24, bottom: 36, height: 230 };
 let tailOnly = false;
 
 function showCdfs(runs) {
-  choice(document.getElementById("tail"), [[false, "All"], [true, "Slowest fifth"]], tailOnly, (value) => {
-    tailOnly = value;
-    showCdfs(runs);
-  });
+  choice(
+    document.getElementById("tail"),
+    [
+      [false, "All"],
+      [true, "Slowest fifth"],
+    ],
+    tailOnly,
+    (value) => {
+      tailOnly = value;
+      showCdfs(runs);
+    },
+  );
   const boxes = Object.entries(REPORT.latencies).map(([name, words]) => cdfPlot(runs, name, words));
   document.getElementById("cdfs").replaceChildren(...boxes.map(({ box }) => box));
   for (const { draw } of boxes) draw();
 }
 
 function cdfPlot(runs, name, words) {
-  const { canvas, box } = plotBox(words), some = runs.filter((run) => run.cdfs[name][0].length);
+  const { canvas, box } = plotBox(words),
+    some = runs.filter((run) => run.cdfs[name][0].length);
   canvas.addEventListener("mousemove", (event) => tip(canvas, event, readOff(canvas, event, some, name)));
   canvas.addEventListener("mouseleave", (event) => tip(canvas, event, ""));
   return { box, draw: () => drawCdf(canvas, some, name, words) };
@@ -23,8 +32,10 @@ function cdfPlot(runs, name, words) {
 /** Linear, or logarithmic where the latencies differ much. */
 function cdfScales(width, some, name) {
   const [floor, roof] = tailOnly ? [0.8, 1] : [0, 1];
-  const lows = some.map((run) => quantile(run.cdfs[name], Math.max(floor, 0.005))), highs = some.map((run) => run.cdfs[name][0].at(-1));
-  let low = Math.min(...lows), high = Math.max(...highs);
+  const lows = some.map((run) => quantile(run.cdfs[name], Math.max(floor, 0.005))),
+    highs = some.map((run) => run.cdfs[name][0].at(-1));
+  let low = Math.min(...lows),
+    high = Math.max(...highs);
   const log = low > 0 && high / low > 20;
   if (log) [low, high] = [low / 1.15, high * 1.15];
   else [low, high] = [low < high / 3 ? 0 : low * 0.98, high * 1.04 || 1];
@@ -45,7 +56,9 @@ function drawCdf(canvas, some, name, words) {
   ink.clip();
   some.forEach((run, place) => curve(ink, run, run.cdfs[name], x, y, some.length - place));
   ink.restore();
-  for (const at of new Set(some.flatMap((run) => run.objectives.filter((one) => one.name === name).map((one) => one.bound)))) {
+  for (const at of new Set(
+    some.flatMap((run) => run.objectives.filter((one) => one.name === name).map((one) => one.bound)),
+  )) {
     if (at >= x.low && at <= x.high) bound(ink, x(at), CDF.top, x(at), height - CDF.bottom, `SLO ${number(at)}`);
   }
 }
@@ -75,7 +88,11 @@ const quantile = ([values, shares], share) => values[Math.min(values.length - 1,
 
 function readOff(canvas, event, some, name) {
   if (!some.length) return "";
-  const { y } = cdfScales(canvas.clientWidth, some, name), share = y.invert(pointer(canvas, event).y);
+  const { y } = cdfScales(canvas.clientWidth, some, name),
+    share = y.invert(pointer(canvas, event).y);
   if (share < y.low || share > 1) return "";
-  return [`p${(share * 100).toFixed(1)}`, ...some.map((run) => `${run.label}: ${number(quantile(run.cdfs[name], share))} ms`)].join("\n");
+  return [
+    `p${(share * 100).toFixed(1)}`,
+    ...some.map((run) => `${run.label}: ${number(quantile(run.cdfs[name], share))} ms`),
+  ].join("\n");
 }

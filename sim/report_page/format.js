@@ -3,10 +3,16 @@
 const COLOURS = ["blue", "vermilion", "green", "purple", "orange", "sky", "black"]; // of runs, in order
 const DASHES = [[], [7, 3], [2, 2], [8, 3, 2, 3]];
 const PART_COLOURS = {
-  preparation: "grey", queue_wait: "dark-grey", reservation_wait: "purple", encoder_budget_wait: "vermilion",
-  encode: "orange", transfer: "sky", prefill: "blue", other: "sand",
+  preparation: "grey",
+  queue_wait: "dark-grey",
+  reservation_wait: "purple",
+  encoder_budget_wait: "vermilion",
+  encode: "orange",
+  transfer: "sky",
+  prefill: "blue",
+  other: "sand",
 };
-const CAUSES = { "encode": "orange", "prefill": "blue", "encode and prefill": "vermilion", "decodes alone": "green" };
+const CAUSES = { encode: "orange", prefill: "blue", "encode and prefill": "vermilion", "decodes alone": "green" };
 
 /** A colour of the theme that is on. */
 function colour(name) {
@@ -48,6 +54,7 @@ function key(entries) {
 /** Buttons of which one is pressed. */
 function choice(place, options, chosen, choose) {
   const buttons = options.map(([value, words]) =>
-    element("button", { type: "button", "aria-pressed": value === chosen, onclick: () => choose(value) }, words));
+    element("button", { type: "button", "aria-pressed": value === chosen, onclick: () => choose(value) }, words),
+  );
   place.replaceChildren(...buttons);
 }

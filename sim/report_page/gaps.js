@@ -2,8 +2,8 @@
 
 const GAPS = { left: 62, right: 14, top: 18, bottom: 36, height: 190 };
 const REASONS = {
-  "encode": "its iteration encoded items",
-  "prefill": "its iteration prefilled prompts",
+  encode: "its iteration encoded items",
+  prefill: "its iteration prefilled prompts",
   "encode and prefill": "its iteration encoded items and prefilled prompts",
   "decodes alone": "its iteration only decoded",
 };
@@ -22,7 +22,9 @@ class Gaps {
   show(run, place) {
     const tokens = run.tokens(place);
     this.run = run;
-    this.all = tokens.slice(1).map((token, index) => ({ ...token, gap: token.time - tokens[index].time, number: index + 2 }));
+    this.all = tokens
+      .slice(1)
+      .map((token, index) => ({ ...token, gap: token.time - tokens[index].time, number: index + 2 }));
     this.longest = this.all.reduce((worst, one) => (!worst || one.gap > worst.gap ? one : worst), null);
     this.told = this.longest;
     this.draw();
@@ -35,16 +37,29 @@ class Gaps {
 
   plot() {
     const { ink, width, height } = sheet(this.canvas, GAPS.height);
-    if (!this.all.length) return say(ink, this.run.segments.request ? "no second token" : "the times of its tokens are not known", width, height);
-    const limit = this.run.objectives.find((one) => one.name === "itl")?.bound ?? null, most = this.longest.gap / 1e3;
+    if (!this.all.length)
+      return say(
+        ink,
+        this.run.segments.request ? "no second token" : "the times of its tokens are not known",
+        width,
+        height,
+      );
+    const limit = this.run.objectives.find((one) => one.name === "itl")?.bound ?? null,
+      most = this.longest.gap / 1e3;
     const start = this.all[0].time - this.all[0].gap;
     this.x = scale(start / 1e6, this.all.at(-1).time / 1e6, GAPS.left, width - GAPS.right);
-    this.y = scale(0, (limit !== null && limit < most * 3 ? Math.max(limit, most) : most) * 1.1, height - GAPS.bottom, GAPS.top);
+    this.y = scale(
+      0,
+      (limit !== null && limit < most * 3 ? Math.max(limit, most) : most) * 1.1,
+      height - GAPS.bottom,
+      GAPS.top,
+    );
     axisX(ink, this.x, GAPS.top, height - GAPS.bottom, "time (s)");
     axisY(ink, this.y, GAPS.left, width - GAPS.right);
     this.legend(ink, width);
     for (const one of this.all) this.stem(ink, one);
-    if (limit !== null && limit < this.y.high) bound(ink, this.x.from, this.y(limit), this.x.to, this.y(limit), `SLO ${number(limit)} ms`);
+    if (limit !== null && limit < this.y.high)
+      bound(ink, this.x.from, this.y(limit), this.x.to, this.y(limit), `SLO ${number(limit)} ms`);
   }
 
   legend(ink, width) {
@@ -55,7 +70,8 @@ class Gaps {
   }
 
   stem(ink, one) {
-    const at = this.x(one.time / 1e6), top = this.y(one.gap / 1e3);
+    const at = this.x(one.time / 1e6),
+      top = this.y(one.gap / 1e3);
     const style = colour(this.colourOf(one));
     rule(ink, at, this.y.from, at, top, style, [], one === this.told ? 3 : 1.6);
     if (one !== this.told) return;
@@ -71,18 +87,29 @@ class Gaps {
 
   /** Why the chosen token came when it came. */
   story() {
-    const one = this.told, { run } = this;
+    const one = this.told,
+      { run } = this;
     if (!one) return [];
-    const sorted = this.all.map(({ gap }) => gap).sort((a, b) => a - b), median = sorted[sorted.length >> 1];
+    const sorted = this.all.map(({ gap }) => gap).sort((a, b) => a - b),
+      median = sorted[sorted.length >> 1];
     const words = `Token ${number(one.number)} came after ${ms(one.gap)}; half of its gaps are at most ${ms(median)}.`;
-    if (one.row < 0) return [element("p", {}, element("b", {}, words), " It came from a prefill again, after a preemption.")];
-    const pauses = one.gap > run.rows.taken[one.row] / run.rows.count[one.row] * 1.5 ? " Part of the gap went by before that iteration." : "";
+    if (one.row < 0)
+      return [element("p", {}, element("b", {}, words), " It came from a prefill again, after a preemption.")];
+    const pauses =
+      one.gap > (run.rows.taken[one.row] / run.rows.count[one.row]) * 1.5
+        ? " Part of the gap went by before that iteration."
+        : "";
     const show = element("button", { type: "button", onclick: () => this.seek(one) }, "Show on the timeline");
-    return [element("p", {}, element("b", {}, words), ` Why: ${REASONS[run.cause(one.row)]}.${pauses} `, show), ...iterationStory(run, one.row, this.pick)];
+    return [
+      element("p", {}, element("b", {}, words), ` Why: ${REASONS[run.cause(one.row)]}.${pauses} `, show),
+      ...iterationStory(run, one.row, this.pick),
+    ];
   }
 
   seek({ row }) {
-    const { rows } = this.run, around = Math.max(rows.taken[row] * 6, 1e5), { timeline } = this;
+    const { rows } = this.run,
+      around = Math.max(rows.taken[row] * 6, 1e5),
+      { timeline } = this;
     timeline.engine = rows.engine[row];
     timeline.look(rows.start[row] - around, rows.start[row] + rows.taken[row] + around);
     timeline.choose(row);
@@ -97,7 +124,11 @@ class Gaps {
 
   hover(event) {
     const one = this.nearest(event);
-    tip(this.canvas, event, one ? `token ${one.number}: ${ms(one.gap)}\n${one.row < 0 ? "after a preemption" : this.run.cause(one.row)}` : "");
+    tip(
+      this.canvas,
+      event,
+      one ? `token ${one.number}: ${ms(one.gap)}\n${one.row < 0 ? "after a preemption" : this.run.cause(one.row)}` : "",
+    );
   }
 
   click(event) {

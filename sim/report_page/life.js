@@ -33,19 +33,47 @@ class Life {
   }
 
   story() {
-    const { run, place } = this, { requests } = run, items = requests.num_items[place], status = requests.statuses[requests.status[place]];
-    const asked = `${count(requests.prompt_tokens[place], "prompt token")}${items ? ` with ${count(items, "item")} of ${number(requests.encoder_tokens[place])} encoder tokens` : ""}, ${count(requests.output_tokens[place], "token")} of answer`;
-    const told = [element("p", {}, `Arrived at ${seconds(requests.arrival[place])}: ${asked}. ${status === "finished" ? "" : `It is ${status}: ${requests.reasons[this.id] ?? ""}.`}`)];
-    if (requests.num_preemptions[place]) told.push(element("p", {}, `It was preempted: ${count(requests.num_preemptions[place], "time")}.`));
+    const { run, place } = this;
+    const preempted = run.requests.num_preemptions[place];
+    const told = [
+      element("p", {}, `Arrived at ${seconds(run.requests.arrival[place])}: ${this.asked()}. ${this.ended()}`),
+    ];
+    if (preempted) told.push(element("p", {}, `It was preempted: ${count(preempted, "time")}.`));
     if (run.ttft(place) >= 0) told.push(this.firstToken());
     return told;
   }
 
+  asked() {
+    const { requests } = this.run;
+    const [prompt, items, encoder, answer] = ["prompt_tokens", "num_items", "encoder_tokens", "output_tokens"].map(
+      (name) => requests[name][this.place],
+    );
+    const pictures = items ? ` with ${count(items, "item")} of ${number(encoder)} encoder tokens` : "";
+    return `${count(prompt, "prompt token")}${pictures}, ${count(answer, "token")} of answer`;
+  }
+
+  /** Where it did not end well: how it ended. */
+  ended() {
+    const { statuses, status, reasons } = this.run.requests;
+    const words = statuses[status[this.place]];
+    return words === "finished" ? "" : `It is ${words}: ${reasons[this.id] ?? ""}.`;
+  }
+
   /** Where the TTFT went, the largest part first. */
   firstToken() {
-    const { run, place } = this, { requests } = run, ttft = run.ttft(place), limit = run.objectives.find((one) => one.name === "ttft")?.bound;
-    const verdict = limit === undefined ? "" : ttft > limit * 1e3 ? `, later than the SLO of ${number(limit)} ms` : `, within the SLO of ${number(limit)} ms`;
-    const parts = Object.keys(REPORT.parts).filter((part) => requests[part][place] > 0).sort((a, b) => requests[b][place] - requests[a][place]);
+    const { run, place } = this,
+      { requests } = run,
+      ttft = run.ttft(place),
+      limit = run.objectives.find((one) => one.name === "ttft")?.bound;
+    const verdict =
+      limit === undefined
+        ? ""
+        : ttft > limit * 1e3
+          ? `, later than the SLO of ${number(limit)} ms`
+          : `, within the SLO of ${number(limit)} ms`;
+    const parts = Object.keys(REPORT.parts)
+      .filter((part) => requests[part][place] > 0)
+      .sort((a, b) => requests[b][place] - requests[a][place]);
     const words = parts.map((part) => `${REPORT.parts[part].split(":")[0]} ${ms(requests[part][place])}`).join(", ");
     return element("p", {}, element("b", {}, `First token after ${ms(ttft)}`), `${verdict}: ${words}.`);
   }
@@ -55,14 +83,20 @@ class Life {
   }
 
   engine() {
-    const own = [...this.run.rowsShared("prefilling", this.id), ...this.gaps.all.map((one) => one.row).filter((row) => row >= 0)];
+    const own = [
+      ...this.run.rowsShared("prefilling", this.id),
+      ...this.gaps.all.map((one) => one.row).filter((row) => row >= 0),
+    ];
     return own.length ? this.run.rows.engine[own[0]] : 0;
   }
 
   /** What happened to it, above what the engine did meanwhile. */
   drawBar() {
-    const { run } = this, start = run.requests.arrival[this.place], span = [start, Math.max(this.end(), start + 1)];
-    const margin = (span[1] - span[0]) * 0.01, shift = STRIPE.top + STRIPE.height;
+    const { run } = this,
+      start = run.requests.arrival[this.place],
+      span = [start, Math.max(this.end(), start + 1)];
+    const margin = (span[1] - span[0]) * 0.01,
+      shift = STRIPE.top + STRIPE.height;
     const { ink, width } = sheet(this.canvas, shift + timelineHeight(LIFE_LANES) + 6);
     const x = scale(span[0] - margin, span[1] + margin, LANE.left, width - LANE.right);
     this.stripes(ink, x, span);
@@ -77,7 +111,9 @@ class Life {
       ["own encoding", "orange", this.spans("encoding", "encode")],
       ["own prefill", "blue", this.spans("prefilling")],
       ["decoding", "green", [[this.moment("first_token") ?? end, end]]],
-    ].map(([words, colourName, spans]) => [words, colourName, spans.filter(([from, to]) => to > from)]).filter(([, , spans]) => spans.length);
+    ]
+      .map(([words, colourName, spans]) => [words, colourName, spans.filter(([from, to]) => to > from)])
+      .filter(([, , spans]) => spans.length);
     let left = x.from;
     for (const [words, colourName, spans] of own) {
       ink.fillStyle = colour(colourName);
@@ -92,16 +128,22 @@ class Life {
 
   /** Its own iterations before the first token; `part` of each, or all that is not encoding. */
   spans(which, part) {
-    const { rows } = this.run, first = this.moment("first_token") ?? Infinity;
-    return this.run.rowsShared(which, this.id).filter((row) => rows.start[row] < first).map((row) => {
-      const split = rows.start[row] + Math.min(rows.encode[row], rows.taken[row]), end = rows.start[row] + rows.taken[row];
-      return part === "encode" ? [rows.start[row], split > rows.start[row] ? split : end] : [split, end];
-    });
+    const { rows } = this.run,
+      first = this.moment("first_token") ?? Infinity;
+    return this.run
+      .rowsShared(which, this.id)
+      .filter((row) => rows.start[row] < first)
+      .map((row) => {
+        const split = rows.start[row] + Math.min(rows.encode[row], rows.taken[row]),
+          end = rows.start[row] + rows.taken[row];
+        return part === "encode" ? [rows.start[row], split > rows.start[row] ? split : end] : [split, end];
+      });
   }
 
   meanwhile(ink, x, shift, width) {
     if (!this.run.numRows) return;
-    const apart = document.createElement("canvas"), box = { clientWidth: width };
+    const apart = document.createElement("canvas"),
+      box = { clientWidth: width };
     Object.defineProperty(apart, "parentElement", { value: box });
     drawLanes(apart, this.run, this.engine(), [x.low, x.high], LIFE_LANES);
     ink.drawImage(apart, 0, shift, width, timelineHeight(LIFE_LANES));

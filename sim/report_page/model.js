@@ -4,7 +4,8 @@
 function lastAtMost(values, value, low = 0, high = values.length) {
   while (low < high) {
     const middle = (low + high) >> 1;
-    if (values[middle] <= value) low = middle + 1; else high = middle;
+    if (values[middle] <= value) low = middle + 1;
+    else high = middle;
   }
   return low - 1;
 }
@@ -60,7 +61,8 @@ class RunModel {
     let last = 1;
     const { rows, requests } = this;
     for (let row = 0; row < this.numRows; row++) last = Math.max(last, rows.start[row] + rows.taken[row]);
-    for (let place = 0; place < this.size; place++) last = Math.max(last, requests.arrival[place] + Math.max(0, requests.finish[place]));
+    for (let place = 0; place < this.size; place++)
+      last = Math.max(last, requests.arrival[place] + Math.max(0, requests.finish[place]));
     return last;
   }
 
@@ -71,15 +73,23 @@ class RunModel {
   }
 
   /** TTFT in microseconds, -1 where there was none. */
-  ttft(place) { return this.requests.first_token[place]; }
+  ttft(place) {
+    return this.requests.first_token[place];
+  }
 
-  e2el(place) { return this.requests.first_token[place] < 0 ? -1 : this.requests.finish[place]; }
+  e2el(place) {
+    return this.requests.first_token[place] < 0 ? -1 : this.requests.finish[place];
+  }
 
-  worstGap(place) { return this.worstGaps[place]; }
+  worstGap(place) {
+    return this.worstGaps[place];
+  }
 
   /** Tokens of a request in order: when each came, and the row it came from (-1: from a prefill). */
   tokens(place) {
-    const told = [], { segments } = this, id = this.requests.id[place];
+    const told = [],
+      { segments } = this,
+      id = this.requests.id[place];
     if (!segments.request) return told;
     for (let i = lastAtMost(segments.request, id - 0.5) + 1; segments.request[i] === id; i++) {
       told.push({ time: segments.time[i], row: -1 });
@@ -94,15 +104,18 @@ class RunModel {
     let row = lastAtMost(this.steps, step);
     for (let left = howMany; left > 0; row++) {
       if (!(rows.num_decodes[row] > 0)) continue;
-      const begin = Math.max(0, step - this.steps[row]), each = rows.taken[row] / rows.count[row];
+      const begin = Math.max(0, step - this.steps[row]),
+        each = rows.taken[row] / rows.count[row];
       for (let i = begin; i < rows.count[row] && left > 0; i++, left--) visit(rows.start[row] + each * (i + 1), row);
     }
   }
 
   /** The longest gap of each request in microseconds; -1 where it has none. */
   findWorstGaps() {
-    const worst = new Float64Array(this.size).fill(-1), { segments } = this;
-    let before = -1, owner = -1;
+    const worst = new Float64Array(this.size).fill(-1),
+      { segments } = this;
+    let before = -1,
+      owner = -1;
     for (let i = 0; i < (segments.request?.length ?? 0); i++) {
       const place = this.placeOf.get(segments.request[i]);
       if (place === owner) worst[place] = Math.max(worst[place], segments.time[i] - before);
@@ -125,7 +138,8 @@ class RunModel {
 
   /** [request, tokens] of those whose items a row encoded, or whose prompts it prefilled. */
   sharing(which, row) {
-    const told = [], { row: rows, request, tokens } = this[which];
+    const told = [],
+      { row: rows, request, tokens } = this[which];
     if (!rows) return told;
     for (let i = lastAtMost(rows, row - 0.5) + 1; rows[i] === row; i++) told.push([request[i], tokens[i]]);
     return told;
@@ -133,7 +147,8 @@ class RunModel {
 
   /** Rows in which a request's items were encoded, or its prompt prefilled. */
   rowsShared(which, id) {
-    const { row: rows, request } = this[which], found = [];
+    const { row: rows, request } = this[which],
+      found = [];
     for (let i = 0; i < (rows?.length ?? 0); i++) if (request[i] === id) found.push(rows[i]);
     return found;
   }

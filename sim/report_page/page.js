@@ -47,7 +47,8 @@ function choose(index) {
   page.request = null;
   const options = page.runs.map((run) => [run.index, element("span", {}, swatch(run.colour), run.label)]);
   choice(document.getElementById("legend"), options, index, choose);
-  for (const place of document.querySelectorAll(".of-run")) place.textContent = page.runs.length > 1 ? `of ${page.run.label}` : "";
+  for (const place of document.querySelectorAll(".of-run"))
+    place.textContent = page.runs.length > 1 ? `of ${page.run.label}` : "";
   document.getElementById("life").hidden = true;
   document.getElementById("iteration").replaceChildren();
   page.timeline.show(page.run);

@@ -1,7 +1,11 @@
 // All requests of a run by their arrival: click one to see its life.
 
 const SCATTER = { left: 62, right: 14, top: 16, bottom: 36, height: 300 };
-const MEASURES = [["ttft", "TTFT"], ["e2el", "E2E"], ["worstGap", "Longest gap"]];
+const MEASURES = [
+  ["ttft", "TTFT"],
+  ["e2el", "E2E"],
+  ["worstGap", "Longest gap"],
+];
 const MOST_LISTED = 10;
 
 class Requests {
@@ -36,14 +40,26 @@ class Requests {
   }
 
   draw() {
-    choice(document.getElementById("measures"), MEASURES, this.measure, (value) => { this.measure = value; this.draw(); });
-    const values = this.values(), some = values.filter((value) => value > 0);
+    choice(document.getElementById("measures"), MEASURES, this.measure, (value) => {
+      this.measure = value;
+      this.draw();
+    });
+    const values = this.values(),
+      some = values.filter((value) => value > 0);
     const { ink, width, height } = sheet(this.canvas, SCATTER.height);
     this.list(values);
     if (!some.length) return say(ink, "nothing to show", width, height);
     const extent = (pick, start) => some.reduce((a, b) => pick(a, b), start);
-    const low = extent(Math.min, Infinity), high = extent(Math.max, 0), log = high / low > 20;
-    this.y = scale(log ? low / 1.2 / 1e3 : 0, (high / 1e3) * (log ? 1.2 : 1.05), height - SCATTER.bottom, SCATTER.top, log);
+    const low = extent(Math.min, Infinity),
+      high = extent(Math.max, 0),
+      log = high / low > 20;
+    this.y = scale(
+      log ? low / 1.2 / 1e3 : 0,
+      (high / 1e3) * (log ? 1.2 : 1.05),
+      height - SCATTER.bottom,
+      SCATTER.top,
+      log,
+    );
     this.x = scale(0, this.run.end / 1e6, SCATTER.left, width - SCATTER.right);
     axisX(ink, this.x, SCATTER.top, height - SCATTER.bottom, "arrival (s)");
     axisY(ink, this.y, SCATTER.left, width - SCATTER.right, 6);
@@ -52,11 +68,14 @@ class Requests {
     ink.fillText(`${MEASURES.find(([name]) => name === this.measure)[1]} (ms)`, SCATTER.left, 10);
     this.points(ink, values);
     const limit = this.limit === null ? null : this.limit / 1e3;
-    if (limit !== null && limit > this.y.low && limit < this.y.high) bound(ink, this.x.from, this.y(limit), this.x.to, this.y(limit), `SLO ${number(limit)} ms`);
+    if (limit !== null && limit > this.y.low && limit < this.y.high)
+      bound(ink, this.x.from, this.y(limit), this.x.to, this.y(limit), `SLO ${number(limit)} ms`);
   }
 
   points(ink, values) {
-    const { run, limit } = this, good = colour("blue"), bad = colour("vermilion");
+    const { run, limit } = this,
+      good = colour("blue"),
+      bad = colour("vermilion");
     const radius = run.size > 3000 ? 1.6 : 2.4;
     ink.globalAlpha = run.size > 3000 ? 0.55 : 0.8;
     values.forEach((value, place) => {
@@ -78,22 +97,31 @@ class Requests {
 
   /** The latest requests, and what they waited for most. */
   list(values) {
-    const { run } = this, places = values.map((_, place) => place).filter((place) => values[place] > 0);
+    const { run } = this,
+      places = values.map((_, place) => place).filter((place) => values[place] > 0);
     places.sort((a, b) => values[b] - values[a] || a - b);
     const lines = places.slice(0, MOST_LISTED).map((place) => {
-      const id = run.requests.id[place], cells = [String(id), ms(values[place]), number(run.requests.num_items[place]), mostOf(run, place)];
+      const id = run.requests.id[place],
+        cells = [String(id), ms(values[place]), number(run.requests.num_items[place]), mostOf(run, place)];
       const style = id === this.chosen ? "pick chosen" : "pick";
-      return element("tr", { class: style, onclick: () => this.pick(run.index, id) }, ...cells.map((cell, index) => element("td", index === 3 ? { class: "text" } : {}, cell)));
+      return element(
+        "tr",
+        { class: style, onclick: () => this.pick(run.index, id) },
+        ...cells.map((cell, index) => element("td", index === 3 ? { class: "text" } : {}, cell)),
+      );
     });
     const words = ["request", MEASURES.find(([name]) => name === this.measure)[1], "items", "TTFT went mostly into"];
     const heading = words.map((word, index) => element("th", index === 3 ? { class: "text" } : {}, word));
-    document.getElementById("latest").replaceChildren(element("thead", {}, element("tr", {}, ...heading)), element("tbody", {}, ...lines));
+    document
+      .getElementById("latest")
+      .replaceChildren(element("thead", {}, element("tr", {}, ...heading)), element("tbody", {}, ...lines));
   }
 
   nearest(event) {
     if (!this.x) return null;
     const { x, y } = pointer(this.canvas, event);
-    let best = null, least = 14 ** 2;
+    let best = null,
+      least = 14 ** 2;
     this.values().forEach((value, place) => {
       if (value <= 0) return;
       const away = (this.x(this.run.requests.arrival[place] / 1e6) - x) ** 2 + (this.y(value / 1e3) - y) ** 2;
@@ -104,7 +132,14 @@ class Requests {
 
   hover(event) {
     const place = this.nearest(event);
-    tip(this.canvas, event, place === null ? "" : `request ${this.run.requests.id[place]}\nTTFT ${ms(this.run.ttft(place))}, E2E ${ms(this.run.e2el(place))}\n${count(this.run.requests.num_items[place], "item")}, mostly ${mostOf(this.run, place)}`);
+    tip(this.canvas, event, place === null ? "" : this.inWords(place));
+  }
+
+  inWords(place) {
+    const { run } = this;
+    const latencies = `TTFT ${ms(run.ttft(place))}, E2E ${ms(run.e2el(place))}`;
+    const items = `${count(run.requests.num_items[place], "item")}, mostly ${mostOf(run, place)}`;
+    return [`request ${run.requests.id[place]}`, latencies, items].join("\n");
   }
 
   click(event) {
@@ -116,5 +151,7 @@ class Requests {
 /** The largest part of a request's TTFT. */
 function mostOf(run, place) {
   const parts = Object.keys(REPORT.parts);
-  return REPORT.parts[parts.reduce((best, part) => (run.requests[part][place] > run.requests[best][place] ? part : best))].split(":")[0];
+  return REPORT.parts[
+    parts.reduce((best, part) => (run.requests[part][place] > run.requests[best][place] ? part : best))
+  ].split(":")[0];
 }

@@ -6,7 +6,12 @@ function showSummary(runs) {
   document.getElementById("sources").replaceChildren(...sources(runs));
   document.getElementById("objectives").replaceChildren(...objectives(runs), notes(runs));
   const [heading, ...others] = REPORT.table;
-  document.getElementById("figures").replaceChildren(...table([heading[0], ...heading[1]], others.map(([name, cells]) => [name, ...cells])));
+  document.getElementById("figures").replaceChildren(
+    ...table(
+      [heading[0], ...heading[1]],
+      others.map(([name, cells]) => [name, ...cells]),
+    ),
+  );
   document.getElementById("published").replaceChildren(...REPORT.published.flatMap(publication));
 }
 
@@ -25,13 +30,22 @@ function objectives(runs) {
 }
 
 function sharesOf(run) {
-  const told = run.objectives.map(({ name, bound, share }) => [`${NAMES[name]} ≤ ${number(bound)} ms, of all ${name === "itl" ? "gaps" : "requests"}`, share]);
+  const told = run.objectives.map(({ name, bound, share }) => [
+    `${NAMES[name]} ≤ ${number(bound)} ms, of all ${name === "itl" ? "gaps" : "requests"}`,
+    share,
+  ]);
   return run.attainment === null ? told : [...told, ["Every objective but the ITL's", run.attainment]];
 }
 
 function bar(run, share) {
   const filled = element("div", { style: `width:${(share ?? 0) * 100}%;background:var(--${run.colour})` });
-  return element("div", { class: "objective" }, element("span", {}, swatch(run.colour), run.label), element("div", { class: "track" }, filled), element("span", { class: "number" }, percent(share)));
+  return element(
+    "div",
+    { class: "objective" },
+    element("span", {}, swatch(run.colour), run.label),
+    element("div", { class: "track" }, filled),
+    element("span", { class: "number" }, percent(share)),
+  );
 }
 
 /** What else there is to know; what is true of all runs is said once. */
@@ -43,7 +57,11 @@ function notes(runs) {
     for (const note of [...ended, ...run.notes, ...blocked]) told.set(note, [...(told.get(note) ?? []), run.label]);
   }
   const whose = (labels) => (labels.length === runs.length ? "" : `${labels.join(", ")}: `);
-  return element("div", { id: "notes" }, ...[...told].map(([note, labels]) => element("p", { class: "hint" }, whose(labels) + note)));
+  return element(
+    "div",
+    { id: "notes" },
+    ...[...told].map(([note, labels]) => element("p", { class: "hint" }, whose(labels) + note)),
+  );
 }
 
 /** Head and body; the first cell of a line is its name. */
@@ -54,5 +72,8 @@ function table(heading, lines) {
 }
 
 function publication({ title: words, heading, rows }) {
-  return [element("h3", {}, `Published: ${words}`), element("div", { class: "wide" }, element("table", {}, ...table(heading, rows)))];
+  return [
+    element("h3", {}, `Published: ${words}`),
+    element("div", { class: "wide" }, element("table", {}, ...table(heading, rows))),
+  ];
 }

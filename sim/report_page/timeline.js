@@ -7,14 +7,22 @@ class Timeline {
     this.pick = pick;
     this.engine = 0;
     this.drag = null;
-    canvas.addEventListener("mousedown", (event) => { this.drag = { from: pointer(canvas, event).x, to: null }; });
+    canvas.addEventListener("mousedown", (event) => {
+      this.drag = { from: pointer(canvas, event).x, to: null };
+    });
     canvas.addEventListener("mousemove", (event) => this.move(event));
     window.addEventListener("mouseup", (event) => this.release(event));
     canvas.addEventListener("mouseleave", (event) => tip(canvas, event, ""));
     canvas.addEventListener("dblclick", () => this.show(this.run));
     canvas.addEventListener("wheel", (event) => this.wheel(event), { passive: false });
     canvas.addEventListener("keydown", (event) => this.key(event));
-    const buttons = { earlier: () => this.shift(-0.5), later: () => this.shift(0.5), closer: () => this.zoom(0.5), wider: () => this.zoom(2), all: () => this.show(this.run) };
+    const buttons = {
+      earlier: () => this.shift(-0.5),
+      later: () => this.shift(0.5),
+      closer: () => this.zoom(0.5),
+      wider: () => this.zoom(2),
+      all: () => this.show(this.run),
+    };
     for (const [id, act] of Object.entries(buttons)) document.getElementById(id).addEventListener("click", act);
   }
 
@@ -30,7 +38,10 @@ class Timeline {
   draw() {
     const { run } = this;
     const options = run.engines.length > 1 ? run.engines.map((name, engine) => [engine, name]) : [];
-    choice(document.getElementById("engines"), options, this.engine, (engine) => { this.engine = engine; this.draw(); });
+    choice(document.getElementById("engines"), options, this.engine, (engine) => {
+      this.engine = engine;
+      this.draw();
+    });
     this.x = drawLanes(this.canvas, run, this.engine, this.window, LANES);
     const [from, to] = this.window.map((time) => (time / 1e6).toFixed(3));
     document.getElementById("window").textContent = `${from} s to ${to} s`;
@@ -39,10 +50,24 @@ class Timeline {
 
   /** The picked iteration and what is being dragged over. */
   mark() {
-    const ink = this.canvas.getContext("2d"), top = laneTop(0), bottom = laneTop(LANES.length - 1) + LANE.height;
+    const ink = this.canvas.getContext("2d"),
+      top = laneTop(0),
+      bottom = laneTop(LANES.length - 1) + LANE.height;
     if (this.picked !== null) {
-      const { start, taken } = this.run.rows, from = this.x(start[this.picked]), to = this.x(start[this.picked] + taken[this.picked]);
-      if (to >= this.x.from && from <= this.x.to) rule(ink, (from + to) / 2, top, (from + to) / 2, bottom, colour("purple"), [], Math.max(1.5, Math.min(to - from, 3)));
+      const { start, taken } = this.run.rows,
+        from = this.x(start[this.picked]),
+        to = this.x(start[this.picked] + taken[this.picked]);
+      if (to >= this.x.from && from <= this.x.to)
+        rule(
+          ink,
+          (from + to) / 2,
+          top,
+          (from + to) / 2,
+          bottom,
+          colour("purple"),
+          [],
+          Math.max(1.5, Math.min(to - from, 3)),
+        );
     }
     if (this.drag && this.drag.to !== null) {
       ink.fillStyle = colour("blue");
@@ -53,7 +78,9 @@ class Timeline {
   }
 
   look(from, to) {
-    const least = 50, middle = (from + to) / 2, half = Math.max(to - from, least) / 2;
+    const least = 50,
+      middle = (from + to) / 2,
+      half = Math.max(to - from, least) / 2;
     this.window = [Math.max(0, middle - half), Math.min(this.run.end, middle + half)];
     if (this.window[1] - this.window[0] < least) this.window = [Math.max(0, this.run.end - least), this.run.end];
     this.draw();
@@ -65,7 +92,8 @@ class Timeline {
   }
 
   shift(share) {
-    const [from, to] = this.window, by = Math.max(-from, Math.min((to - from) * share, this.run.end - to));
+    const [from, to] = this.window,
+      by = Math.max(-from, Math.min((to - from) * share, this.run.end - to));
     this.look(from + by, to + by);
   }
 
@@ -97,7 +125,9 @@ class Timeline {
 
   rowUnder(pixel) {
     if (!this.run?.numRows || pixel < this.x.from || pixel > this.x.to) return null;
-    const time = this.x.invert(pixel), row = this.run.rowAt(this.engine, time), [first] = this.run.rowsOf(this.engine);
+    const time = this.x.invert(pixel),
+      row = this.run.rowAt(this.engine, time),
+      [first] = this.run.rowsOf(this.engine);
     return row < first || time > this.run.rows.start[row] + this.run.rows.taken[row] ? null : row;
   }
 
@@ -109,7 +139,13 @@ class Timeline {
   }
 
   key(event) {
-    const acts = { ArrowLeft: () => this.shift(-0.25), ArrowRight: () => this.shift(0.25), "+": () => this.zoom(0.5), "-": () => this.zoom(2), Escape: () => this.show(this.run) };
+    const acts = {
+      ArrowLeft: () => this.shift(-0.25),
+      ArrowRight: () => this.shift(0.25),
+      "+": () => this.zoom(0.5),
+      "-": () => this.zoom(2),
+      Escape: () => this.show(this.run),
+    };
     if (!acts[event.key]) return;
     event.preventDefault();
     acts[event.key]();
