@@ -7,7 +7,7 @@ from pathlib import Path
 
 from sim.files import usable, writing
 from sim.live_output import remove_live_files
-from sim.output import remove_plots, write_run
+from sim.output import REPORT, remove_plots, write_run
 from sim.printing import printing
 from sim.progress import ProgressBar
 from sim.published_table import published_tables
@@ -93,6 +93,7 @@ class RunCommand:
         folder = self.base / "plots"
         with writing(folder):
             remove_plots(folder)
+            (self.base / REPORT).unlink(missing_ok=True)  # of the runs that were here before
             if not self.plots or self._interrupted:
                 return []
             from sim.plots import write_plots  # with matplotlib, which takes half a second

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from sim.files import check_writable, usable, whole, writing
+from sim.output import REPORT
 from sim.printing import printing
 from workloads.errors import InputError
 
-DEFAULT = "report.html"
 MOST_RUNS = 12  # as many colours and dashes as can be told apart
 
 
@@ -18,7 +18,7 @@ class ReportCommand:
 
     def __init__(self, folders: Sequence[Path], out: Path | None) -> None:
         self.folders = [usable(folder) for folder in folders]
-        self.out = usable(out) if out else self.folders[0] / DEFAULT
+        self.out = usable(out) if out else self.folders[0] / REPORT
         for folder in self.folders:
             if not folder.is_dir():
                 raise InputError(f"{folder}: is no folder")

@@ -226,6 +226,14 @@ def test_the_command_writes_one_page_of_all_variants(tmp_path: Path) -> None:
     assert [path.name for path in (tmp_path / "new").iterdir()] == ["page.html"]
 
 
+def test_a_new_run_takes_the_old_ones_report_away(tmp_path: Path) -> None:
+    simulated(tmp_path / "run", TIGHT)
+    tandem("report", tmp_path / "run")
+    assert (tmp_path / "run" / "report.html").exists()
+    simulated(tmp_path / "run", TIGHT)
+    assert not (tmp_path / "run" / "report.html").exists()
+
+
 def test_wrong_folders_are_one_line(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     for folder, words in ((tmp_path / "none", "is no folder"), (tmp_path / "empty", "holds no run")):
