@@ -4,6 +4,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 SIMULATOR := .venv/.simulator
 STAMP := .venv/.installed
+LAB := .venv/.notebooks
 TORCH := torch==2.13.0
 INSTALL := -m pip install --quiet --disable-pip-version-check
 OFFLINE := HF_HUB_OFFLINE=1 OMP_NUM_THREADS=1
@@ -17,10 +18,15 @@ $(STAMP): $(SIMULATOR)
 	$(BIN)/python $(INSTALL) $(TORCH) --editable '.[dev]'
 	touch $@
 
+$(LAB): $(STAMP)
+	$(BIN)/python $(INSTALL) --editable '.[notebooks]'
+	touch $@
+
+AS_ROOT = $(if $(filter 0,$(shell id -u)),--allow-root)
 DEMO := runs/demo
 PROFILE := --set profile=../$(DEMO)/tiny.json
 
-.PHONY: setup run demo test check bench bench-live help
+.PHONY: setup run demo test check bench bench-live notebooks help
 setup: $(STAMP) ## make .venv with everything the tests need (quick the second time)
 
 run: $(SIMULATOR) ## simulate scenarios/bursty_images.yaml and draw its plots
@@ -32,6 +38,9 @@ demo: setup ## calibrate, fit, run, replay and compare a tiny model on this CPU
 	$(BIN)/tandem run scenarios/tiny_live.yaml $(PROFILE) --out $(DEMO)/simulated
 	$(OFFLINE) $(BIN)/tandem replay scenarios/tiny_live.yaml $(PROFILE) --clock thread_time --out $(DEMO)/live
 	$(BIN)/tandem compare $(DEMO)/simulated $(DEMO)/live
+
+notebooks: $(LAB) ## open the notebooks in Jupyter Lab
+	$(BIN)/jupyter lab $(AS_ROOT) --ServerApp.root_dir=$(CURDIR) --LabApp.default_url=/lab/tree/notebooks/01_first_run.ipynb
 
 check: setup ## format, lint, types and import arrows
 	$(BIN)/ruff format --check .
@@ -49,4 +58,4 @@ bench-live: setup ## speed of the live half beside transformers' own, one JSON l
 	$(OFFLINE) $(BIN)/python benchmarks/live.py
 
 help: ## this list
-	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' Makefile
+	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' Makefile

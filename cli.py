@@ -150,6 +150,29 @@ def compare(
 
 
 @app.command()
+def report(
+    runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="Folders of runs.", show_default=False)],
+    out: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Default: report.html in the first folder.", show_default=False)
+    ] = None,
+) -> None:
+    """Make one page of runs: objectives, latencies, a timeline to zoom into, and why a token was late.
+
+    RUN is a folder that `tandem run` or `tandem replay` wrote, of one run or of variants. The page needs no network.
+    For example:
+
+    \b
+      tandem report runs/bursty_images
+      tandem report runs/tiny_live runs/tiny_live.live --out report.html
+    """
+    with _failures():
+        from sim.report_command import ReportCommand
+
+        code = ReportCommand(runs, out)()
+    raise typer.Exit(code)
+
+
+@app.command()
 def calibrate(
     model: Annotated[
         str,

@@ -1,14 +1,14 @@
 """Stall attribution: which iterations made running decodes wait too long, and whose encode or prefill they shared."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping
 
 import numpy as np
 import pandas as pd
 
-Members = Mapping[int, tuple[Sequence[int], Sequence[int]]]
+Shared = Mapping[int, tuple[Collection[int], Collection[int]]]
 
 
-def stall_attribution(iterations: pd.DataFrame, threshold: float, members: Members | None = None) -> pd.DataFrame:
+def stall_attribution(iterations: pd.DataFrame, threshold: float, members: Shared | None = None) -> pd.DataFrame:
     """One row per iteration that carried decodes and took longer than `threshold` seconds, the longest first.
 
     `encode_share` is the share of the duration spent encoding. `members` gives, per iteration id, the ids of the
@@ -23,7 +23,7 @@ def stall_attribution(iterations: pd.DataFrame, threshold: float, members: Membe
     return rows if members is None else _with_members(rows, members)
 
 
-def _with_members(rows: pd.DataFrame, members: Members) -> pd.DataFrame:
+def _with_members(rows: pd.DataFrame, members: Shared) -> pd.DataFrame:
     shared = [members.get(iteration, ((), ())) for iteration in rows["iteration"].tolist()]
     encoding = pd.Series([list(encoded) for encoded, _ in shared], dtype=object)
     prefilling = pd.Series([list(prefilled) for _, prefilled in shared], dtype=object)

@@ -9,7 +9,7 @@ from pathlib import Path
 from sim.ensemble_output import member_folder, remove_ensemble, remove_single
 from sim.files import usable, writing
 from sim.live_output import remove_live_files
-from sim.output import remove_plots, write_run
+from sim.output import REPORT, remove_plots, write_run
 from sim.plotted import one_of
 from sim.printing import printing
 from sim.progress import ProgressBar
@@ -131,6 +131,7 @@ class RunCommand:
         folder = self.base / "plots"
         with writing(folder):
             remove_plots(folder)
+            (self.base / REPORT).unlink(missing_ok=True)  # of the runs that were here before
             if not self.plots or self._interrupted:
                 return []
             from sim.plots import write_plots  # with matplotlib, which takes half a second

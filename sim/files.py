@@ -11,7 +11,7 @@ from typing import Any
 from workloads.errors import InputError
 
 LONGEST_NAME = 255  # bytes, on every common file system
-PARTIAL = re.compile(r"\..+\.(?:csv|gz|json|parquet|png|yaml)\.(\d+)\.partial")
+PARTIAL = re.compile(r"\..+\.(?:csv|gz|html|json|parquet|png|yaml)\.(\d+)\.partial")
 
 
 @contextmanager

@@ -1,6 +1,7 @@
 """What the first token waited for: the mean parts of the TTFT, one bar a variant."""
 
 import numpy as np
+from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
@@ -18,6 +19,21 @@ def ttft_breakdown(runs: Runs) -> Figure:
     title = named("Where the time to first token goes", runs)
     fig, (ax,) = figure(title, subtitle, 1, 1, height, left=0.16, top=1 - 1.2 / height)
     label(ax, x="ms")
+    parts_bars(ax, runs)
+    legend_below_headline(fig, *parts_legend(ax, runs), columns=4)
+    return fig
+
+
+def parts_legend(ax: Axes, runs: Runs) -> tuple[list[Artist], list[str]]:
+    """Colours and names of the parts; those that are seldom only where there are some."""
+    for part, (name, color) in STAGES.items():
+        if part not in SELDOM or any(run.requests[part].any() for _, run in runs):
+            ax.barh([0], [0], color=color, label=name)
+    return ax.get_legend_handles_labels()
+
+
+def parts_bars(ax: Axes, runs: Runs) -> None:
+    """The bars alone, with room for their sums."""
     for row, (_, run) in enumerate(runs):
         _stacked_bar(ax, row, run)
     ax.set_yticks(range(len(runs)), [variant for variant, _ in runs])
@@ -25,11 +41,6 @@ def ttft_breakdown(runs: Runs) -> Figure:
     ax.grid(False, axis="y")
     ax.set_xlim(0, (ax.dataLim.x1 if ax.dataLim.x1 > 0 else 1.0) * 1.1)
     thousands(ax, "x")
-    for part, (name, color) in STAGES.items():
-        if part not in SELDOM or any(run.requests[part].any() for _, run in runs):
-            ax.barh([0], [0], color=color, label=name)
-    legend_below_headline(fig, *ax.get_legend_handles_labels(), columns=4)
-    return fig
 
 
 def _stacked_bar(ax: Axes, row: int, run: PlottedRun) -> None:

@@ -1,6 +1,6 @@
 """How the latencies of variants are distributed, and how their tails differ."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -42,7 +42,7 @@ MAX_LISTED = 7  # percentiles beside the curves; more would cover them
 BANDS = 4  # more would hide one another
 
 
-def latency_cdfs(runs: Runs) -> Figure:
+def latency_cdfs(runs: Runs, names: Sequence[str] = tuple(TITLES)) -> Figure:
     """A row each for TTFT, ITL, TPOT and end to end: the distribution, and its tail; one line a variant."""
     subtitle = (
         "Left: share of requests (of gaps, for ITL) at or below a latency. Right: share above it, the slowest fifth"
@@ -51,10 +51,10 @@ def latency_cdfs(runs: Runs) -> Figure:
         subtitle += ". Shaded: 95 % of the runs"
     legend_lines = -(-(len(runs) + 1) // 4)
     top = 1.05 + 0.2 * legend_lines
-    height = top + 4 * PANEL + 3 * GAP + 0.55
+    height = top + len(names) * PANEL + (len(names) - 1) * GAP + 0.55
     title, hspace = named("Latency distributions", runs), GAP / PANEL
-    fig, axes = figure(title, subtitle, 4, 2, height, top=1 - top / height, hspace=hspace, wspace=0.16)
-    for left, right, name in zip(axes[::2], axes[1::2], TITLES, strict=True):
+    fig, axes = figure(title, subtitle, len(names), 2, height, top=1 - top / height, hspace=hspace, wspace=0.16)
+    for left, right, name in zip(axes[::2], axes[1::2], names, strict=True):
         _row(left, right, name, runs)
     lines: list[Artist] = [Line2D([], [], **line_style(index, len(runs))) for index in range(len(runs))]
     words = [f"{variant} ({_size(run)})" for variant, run in runs]
@@ -69,12 +69,29 @@ def _size(run: PlottedRun) -> str:
     return f"{int((run.requests['status'] == 'finished').sum()):,} finished"
 
 
+def cdf_panel(ax: Axes, name: str, runs: Runs) -> None:
+    """One distribution by itself, with the objectives that lie among its data."""
+    drawn = _drawn(name, runs)
+    label(ax, title=TITLES[name], x="ms")
+    ax.set_ylim(0, 1.02)
+    if not drawn:
+        say(ax, "nothing to show")
+        return
+    _curves(ax, drawn, lambda shares: shares, 50, "lower right")
+    _scale(ax, drawn, 0, 100)
+    low, high = ax.get_xlim()
+    for bound in {bound * 1e3 for _, run in runs if (bound := getattr(run.slo, name)) is not None}:
+        if low <= bound <= high:
+            ax.axvline(bound, **DASHED)
+
+
+def _drawn(name: str, runs: Runs) -> Drawn:
+    curves = [(line_style(index, len(runs)), curve_of(run, name)) for index, (_, run) in enumerate(runs)]
+    return [(style, curve) for style, curve in curves if curve is not None]
+
+
 def _row(left: Axes, right: Axes, name: str, runs: Runs) -> None:
-    drawn = [
-        (line_style(index, len(runs)), curve)
-        for index, (_, run) in enumerate(runs)
-        if (curve := curve_of(run, name)) is not None
-    ]
+    drawn = _drawn(name, runs)
     label(left, title=TITLES[name], x="ms", y="share at or below")
     label(right, title=f"{TITLES[name]}: the tail", x="ms", y="share above")
     left.set_ylim(0, 1.02)

@@ -1,6 +1,7 @@
 """How every plot looks: colours that colour-blind readers can tell apart, light grids, few words, the same bytes."""
 
 from collections.abc import Sequence
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +42,15 @@ STAGES = {
 DECODE = ("decode", GREEN)
 
 
+class ShownFigure(Figure):
+    """A figure that Jupyter shows without pyplot, whose global state would keep every figure alive."""
+
+    def _repr_png_(self) -> bytes:
+        image = BytesIO()
+        self.savefig(image, format="png", metadata={"Software": None})
+        return image.getvalue()
+
+
 def figure(
     title: str,
     subtitle: str,
@@ -53,17 +63,18 @@ def figure(
     **grid: float,
 ) -> tuple[Figure, list[Axes]]:
     """A figure 10 inches wide with a headline and empty axes, row by row, `foot` inches above its lower edge."""
-    fig = Figure(figsize=(10, height), dpi=110, facecolor="white")
+    fig = ShownFigure(figsize=(10, height), dpi=110, facecolor="white")
     fig.text(0.075, 1 - 0.30 / height, title, size=13, weight="bold", color=INK, va="center")
     fig.text(0.075, 1 - 0.56 / height, subtitle, size=9, color=FAINT, va="center")
     margins = {"left": 0.075, "right": 0.975, "bottom": foot / height, "top": 1 - 1.05 / height}
     axes = fig.subplots(rows, columns, sharex=shared, squeeze=False, gridspec_kw=margins | grid)
     for ax in axes.flat:
-        _quieten(ax)
+        quieten(ax)
     return fig, list(axes.flat)
 
 
-def _quieten(ax: Axes) -> None:
+def quieten(ax: Axes) -> None:
+    """Thin lines and small numbers, so that the data stand out."""
     ax.spines[["top", "right"]].set_visible(False)
     ax.spines[["left", "bottom"]].set_color("#AAAAAA")
     ax.tick_params(labelsize=8, colors=INK, color="#AAAAAA", length=3)

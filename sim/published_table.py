@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 from rich.table import Table
 
@@ -16,8 +16,16 @@ from sim.world import resolve
 from sim.yaml_text import written
 from workloads.errors import InputError
 
+
+class Summarised(Protocol):
+    """What a figure is looked up in."""
+
+    @property
+    def summary(self) -> Mapping[str, Any]: ...
+
+
 Done = Sequence[tuple[Variant, Run]]
-ByPolicy = Mapping[str, Run]
+ByPolicy = Mapping[str, Summarised]
 Changes = dict[str, Any]
 
 NOT_RUN = "not run"
@@ -35,7 +43,7 @@ def published_tables(done: Done) -> list[tuple[str, Table, list[str]]]:
 def _titled(done: Done) -> tuple[str, Table, list[str]]:
     published = done[0][1].scenario.published
     assert published is not None
-    situations: dict[str, tuple[Changes, dict[str, Run]]] = {}
+    situations: dict[str, tuple[Changes, dict[str, Summarised]]] = {}
     for variant, run in done:
         changes = _changes(variant)
         situations.setdefault(written(changes), (changes, {}))[1].setdefault(run.scenario.policy.kind, run)
@@ -63,15 +71,17 @@ def _is_moot(variant: Variant, policy: Changes, path: str, value: Any) -> bool:
 def _table(published: Published, columns: Sequence[tuple[Changes, ByPolicy]]) -> Table:
     table = new_table()
     table.add_column("metric", no_wrap=True)
-    table.add_column("of", min_width=max((len(word) for f in published.figures for word in _of(f).split()), default=1))
+    table.add_column(
+        "of", min_width=max((len(word) for f in published.figures for word in whose(f).split()), default=1)
+    )
     for heading in (published.label, *_headings([changes for changes, _ in columns])):
         table.add_column(heading, justify="right", no_wrap=True)
     with_notes = any(figure.note for figure in published.figures)
     if with_notes:
         table.add_column("note")
     for figure in published.figures:
-        cells = [simulated(figure, by_policy) for _, by_policy in columns]
-        table.add_row(figure.metric, _of(figure), _published(figure), *cells, *([figure.note] if with_notes else []))
+        cells = [as_published(figure), *(simulated(figure, by_policy) for _, by_policy in columns)]
+        table.add_row(figure.metric, whose(figure), *cells, *([figure.note] if with_notes else []))
     return table
 
 
@@ -101,11 +111,11 @@ def _kinds(figure: PublishedFigure) -> list[str]:
     return [kind for kind in (figure.against, figure.policy) if kind is not None]
 
 
-def _of(figure: PublishedFigure) -> str:
+def whose(figure: PublishedFigure) -> str:
     return f"{figure.policy} against {figure.against}" if figure.against else figure.policy
 
 
-def _published(figure: PublishedFigure) -> str:
+def as_published(figure: PublishedFigure) -> str:
     if figure.change_words is not None:
         return figure.change_words
     return number(figure.value) if figure.value is not None else percent(figure.change_percent or 0.0)

@@ -74,7 +74,7 @@ def read_live(folder: Path, changes: Mapping[str, Any]) -> RecordedLive:
     _check_folder(folder)
     if not (folder / LIVE).exists():
         raise InputError(f"{folder}: is no live run: it has no {LIVE}, which `tandem replay` writes")
-    live = _json(folder / LIVE, {"clock": str})
+    live = read_json(folder / LIVE, {"clock": str})
     common = _common(folder, changes)
     texts = read_texts(folder / PLANS)
     run = RecordedLive(folder, *common, live, texts, parsed(texts, folder / PLANS))
@@ -94,7 +94,7 @@ def _check_folder(folder: Path) -> None:
 def _common(
     folder: Path, changes: Mapping[str, Any]
 ) -> tuple[Resolved, Mapping[str, Any], pd.DataFrame, pd.DataFrame | None]:
-    about = _json(folder / "run.json", {"name": str, "verdict": str, "partial": bool, "num_iterations": int})
+    about = read_json(folder / "run.json", {"name": str, "verdict": str, "partial": bool, "num_iterations": int})
     scenario = Scenario.load(folder / "scenario.yaml", changes)
     if scenario.name != about["name"]:
         raise InputError(f"{folder}: run.json is of {about['name']}, scenario.yaml of {scenario.name}")
@@ -105,7 +105,7 @@ def _common(
     return resolve(scenario), about, requests, iterations
 
 
-def _json(path: Path, needed: Mapping[str, type]) -> Mapping[str, Any]:
+def read_json(path: Path, needed: Mapping[str, type]) -> Mapping[str, Any]:
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:

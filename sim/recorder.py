@@ -9,6 +9,7 @@ from policies.serving import Completed, ServingState
 from sim.backend import Outcome
 from sim.decisions import Decisions
 from sim.iteration_log import IterationLog
+from sim.members import Members, sharing
 from sim.request_log import RequestLog
 from sim.served import ServedRequest, served
 
@@ -31,6 +32,7 @@ class Recorder:
         self.decisions = Decisions()
         self.under_way: dict[ServedRequest, None] = {}
         self.clients_wait = clients_wait
+        self.members: Members | None = None  # who shared each iteration, for whoever sets a dictionary to know it
         self._progress = progress
 
     def arrive(self, request: ServedRequest) -> None:
@@ -39,6 +41,8 @@ class Recorder:
     def planned(self, plan: IterationPlan, now: int) -> None:
         """Before `begin`, where more than decodes is planned: who becomes active, and whose answer is interrupted."""
         self.decisions.add(plan, self.iterations.num_iterations)
+        if self.members is not None and (plan.encode or plan.prefill):
+            self.members[self.iterations.num_iterations] = sharing(plan)
         if plan.admitted:
             for request in served(plan.admitted):
                 if request.admitted < 0:  # who is sent back to the queue has been active before

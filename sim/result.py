@@ -22,6 +22,7 @@ from sim.world import World
 
 if TYPE_CHECKING:
     from sim.ensemble import Ensemble
+    from sim.run_plots import RunPlots
 
 Ints = NDArray[np.int64]
 
@@ -163,5 +164,18 @@ class Run:
         """`offered 12.0 requests/s, served 9.1: the queue grows`, where that is so."""
         return None if self.scenario.workload.closed_loop else load_verdict(self.requests)
 
+    @property
+    def plot(self) -> RunPlots:
+        """`r.plot.ttft()`, `r.plot.timeline(2, 5)` and more, as figures."""
+        from sim.run_plots import RunPlots  # with matplotlib, which takes half a second
+
+        return RunPlots(self)
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: the figures, and small plots of them."""
+        from sim.run_html import runs_html
+
+        return runs_html([(self.scenario.policy.kind, self)])
+
     def __repr__(self) -> str:
-        return f"<Run {self.name}: {self.scenario.policy.kind}, {len(self._requests)} requests, {self.verdict}>"
+        return f"<Run {self.name}: {self.scenario.policy.kind}, {len(self.requests)} requests, {self.verdict}>"

@@ -4,12 +4,40 @@ from __future__ import annotations
 
 import re
 import textwrap
-from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple, Protocol
 
-from sim.result import Run
+from policies.limits import Limits
+from sim.ensemble import Ensemble
+from sim.scenario import Scenario
+from sim.slo import SLO
 
-Runs = Sequence[tuple[str, Run]]
+
+class Tabled(Protocol):
+    """What the table asks of a run."""
+
+    @property
+    def origin(self) -> str: ...
+    @property
+    def source(self) -> str: ...
+    @property
+    def verdict(self) -> str: ...
+    @property
+    def decisions(self) -> int: ...
+    @property
+    def scenario(self) -> Scenario: ...
+    @property
+    def summary(self) -> Mapping[str, Any]: ...
+    @property
+    def slo(self) -> SLO: ...
+    @property
+    def limits(self) -> Limits: ...
+    @property
+    def ensemble(self) -> Ensemble | None:
+        """The runs that it stands for, where it does."""
+
+
+Runs = Sequence[tuple[str, Tabled]]
 Cells = tuple[str, list[str]]  # a line of the table: its title, and a cell for each run
 
 
@@ -60,7 +88,8 @@ NAMES = {"ttft": "TTFT", "tpot": "TPOT", "e2el": "E2E"}
 
 def rows(runs: Runs) -> list[Cells]:
     """The heading first; titles and cells may have several lines."""
-    heading = (runs[0][1].origin, [_folded(label) for label, _ in runs])
+    origins = " and ".join(dict.fromkeys(run.origin for _, run in runs))
+    heading = (origins, [_folded(label) for label, _ in runs])
     figures = [(row.title, [_cell(row, run) for _, run in runs]) for row in _shown(runs)]
     return [heading, *_heads(runs), *figures, *_peaks(runs), *_alike(runs)]
 
@@ -113,7 +142,7 @@ def _folded(label: str) -> str:
     return re.sub(r" (?![^{\[]*[}\]])", "\n", label)
 
 
-def _cell(row: Row, run: Run) -> str:
+def _cell(row: Row, run: Tabled) -> str:
     """With its interval where it is a mean that scatters."""
     if run.ensemble is not None:
         return run.ensemble.written(row.key, row.written)

@@ -9,6 +9,7 @@ from policies.plan import IterationPlan
 from policies.request_state import RequestState
 from sim.backend import AccountingBackend, Outcome
 from sim.differences import Difference, fields_that_differ
+from sim.members import Members
 from sim.plan_line import PlanLine
 from sim.plan_log import PlanLines, PlanLog
 from sim.result import Run
@@ -107,9 +108,13 @@ def rerun(resolved: Resolved) -> Rerun:
     return Rerun(serve(world, resolved.notes), world.texts)
 
 
-def twin(resolved: Resolved, recorded: Sequence[PlanLine]) -> Rerun:
-    """The scenario with recorded times, until its end or until there is nothing more to feed back."""
+def twin(resolved: Resolved, recorded: Sequence[PlanLine], members: Members | None = None) -> Rerun:
+    """The scenario with recorded times, until its end or until there is nothing more to feed back.
+
+    `members`, where given, is filled with who shared each iteration.
+    """
     world = TwinWorld(resolved, recorded)
+    world.recorder.members = members
     try:
         run = serve(world, resolved.notes)
     except TwinStoppedError:
