@@ -1,4 +1,4 @@
-"""Prices an iteration in whole nanoseconds by the transparent formula of a profile.
+"""Prices an iteration in whole nanoseconds by the transparent formula of a profile, or by a table in its place.
 
 t = host + encode + gemm(T) + prefill_attention + decode_attention
 """
@@ -11,6 +11,7 @@ from sim.decode_run import HALF, QUANTUM, SHIFT, DecodeRun, run_until
 from sim.profiles import Profile
 
 NS_PER_MS = 1e6
+MOST_ENCODES = 2**16  # prices of encoder calls that are remembered; images of every size would fill the memory
 
 
 def _quanta(nanoseconds: float) -> int:
@@ -125,6 +126,8 @@ class CostModel:
             def formula(frames: float, size: float) -> float:
                 return fixed + frames * size * (self.encode_token + self.encode_square * size)
 
+            if len(self._encodes) == MOST_ENCODES:
+                self._encodes.clear()
             elapsed = self._encodes[tokens, squares] = table.at(tokens * tokens / squares, squares / tokens, formula)
         return elapsed
 

@@ -76,7 +76,7 @@ class Silicon(NamedTuple):
         try:
             return silicon_rows(self.architecture, self.system, self.backend, self.ranks)
         except Exception as error:  # whatever a package of this kind raises where it has no such table
-            raise InputError(f"{self.source}: {PACKAGE} has no such table: {str(error).splitlines()[0]}") from None
+            raise InputError(f"{self.source}: {PACKAGE} has no such table: {_first_line(error)}") from None
 
     def header(self) -> dict[str, Any]:
         """All of the profile that is not fitted."""
@@ -111,6 +111,10 @@ class Silicon(NamedTuple):
             "gpus": self.ranks,
             "queried": datetime.now(UTC).strftime("%Y-%m"),
         }
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).partition("\n")[0] or type(error).__name__
 
 
 def _check_package() -> None:
