@@ -7,6 +7,8 @@ from pathlib import Path
 
 from sim.files import usable, writing
 from sim.live_output import remove_live_files
+from sim.memory_table import TITLE as MEMORY_TITLE
+from sim.memory_table import memory_table
 from sim.output import remove_plots, write_run
 from sim.printing import printing
 from sim.progress import ProgressBar
@@ -104,6 +106,7 @@ class RunCommand:
         self._say_once([(label, run.load) for label, run in self._labelled if run.load])
         print_table(self.console, self._labelled)
         self._say_once([(label, line) for label, run in self._labelled for line in turned_away(run)])
+        self._print_memory()
         for title, table, below in published_tables(self.done):
             say(self.console, title)
             self.console.print(table)
@@ -111,6 +114,15 @@ class RunCommand:
                 say(self.console, line)
         self._say_once([(label, line) for label, run in self._labelled for line in waiting(run)])
         self._say_where(plots)
+
+    def _print_memory(self) -> None:
+        """Of each variant that asks for it."""
+        tables = [(label, table) for label, run in self._labelled if (table := memory_table(run)) is not None]
+        if tables:
+            say(self.console, MEMORY_TITLE)
+        for label, table in tables:
+            table.columns[0].header = label
+            self.console.print(table)
 
     def _say_once(self, lines: Sequence[tuple[str, str]]) -> None:
         """What several variants say alike is said once, with their labels."""

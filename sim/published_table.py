@@ -102,7 +102,8 @@ def _kinds(figure: PublishedFigure) -> list[str]:
 
 
 def _of(figure: PublishedFigure) -> str:
-    return f"{figure.policy} against {figure.against}" if figure.against else figure.policy
+    against = figure.against or figure.against_metric
+    return f"{figure.policy} against {against}" if against else figure.policy
 
 
 def _published(figure: PublishedFigure) -> str:
@@ -116,9 +117,11 @@ def simulated(figure: PublishedFigure, by_policy: ByPolicy) -> str:
     if any(kind not in by_policy for kind in _kinds(figure)):
         return NOT_RUN
     values = [by_policy[kind].summary.get(figure.metric) for kind in _kinds(figure)]
+    if figure.against_metric is not None:
+        values.insert(0, by_policy[figure.policy].summary.get(figure.against_metric))
     if any(value is None for value in values):
         return "-"
-    if figure.against is None:
+    if len(values) == 1:
         return number(values[0])
     before, after = values
     return percent((after - before) / before * 100) if before else "-"

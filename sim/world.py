@@ -15,6 +15,7 @@ from sim.clients import open_loop, start_users
 from sim.clock import now
 from sim.engine import Engine
 from sim.front_end import Preparation
+from sim.memory_log import MemoryLog
 from sim.profiles import Profile
 from sim.recorder import Recorder
 from sim.resolve import Resolved, resolve
@@ -46,6 +47,7 @@ class World:
     recorder_type: type[Recorder] = Recorder
     stepwise = False  # one iteration at a time, whatever the scenario says
     origin = "simulated"  # what its figures are, as tables label them
+    memory_log: MemoryLog | None = None  # of encoder outputs, where the scenario asks for their memory
 
     def __init__(self, scenario: Scenario, profile: Profile, progress: Callable[[int], None] | None = None) -> None:
         self.scenario = scenario
@@ -85,7 +87,7 @@ class World:
             progress=self.progress,
         )
         self.state = self.state_type(scenario.engine, scenario.policy.queue_key)
-        self.backend = self._backend()
+        self.backend = self._logged(self._backend())
         self.engine = self.engine_type(
             self.env, self.state, scenario.policy, self.backend, self.recorder, **self._engine_options()
         )
@@ -100,6 +102,13 @@ class World:
 
     def _backend(self) -> AccountingBackend:
         return simulated_backend(self.profile, self.state, self.scenario.model)
+
+    def _logged(self, backend: AccountingBackend) -> AccountingBackend:
+        """With a log of encoder outputs where the scenario asks for their memory."""
+        if not self.scenario.measure.allocator:
+            return backend
+        self.memory_log = MemoryLog(backend)
+        return self.memory_log
 
     def _start_clients(self) -> None:
         scenario = self.scenario
