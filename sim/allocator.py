@@ -52,7 +52,7 @@ def _multiple(number: int, unit: int) -> int:
 class Block:
     """A piece of a segment; its neighbours are those of the same segment."""
 
-    __slots__ = ("address", "allocated", "after", "before", "pool", "size", "stream")
+    __slots__ = ("address", "after", "allocated", "before", "pool", "size", "stream")
 
     def __init__(self, pool: BlockPool, stream: int, address: int, size: int) -> None:
         self.pool = pool

@@ -1,4 +1,4 @@
-"""Which encoder outputs came about in a run, and when the scheduler forgot them: all that memory could be replayed by."""
+"""Which encoder outputs came about in a run and when the scheduler forgot them, to replay its memory by."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ def memory_table(run: Run) -> Table | None:
     per_item, rows = asdict(run.memory["per_item"]), asdict(run.memory["rows"])
     table = new_table()
     table.add_column("", no_wrap=True)
-    for heading in ("per item", "rows", "difference", ""):
+    for heading in ("per item", "static rows", "difference", ""):
         table.add_column(heading, justify="right", no_wrap=True)
     for name, title in ROWS.items():
         if name not in IF_ANY or per_item[name] or rows[name]:

@@ -21,6 +21,7 @@ ByPolicy = Mapping[str, Run]
 Changes = dict[str, Any]
 
 NOT_RUN = "not run"
+RECORDED = ("measure.iterations", "measure.allocator")  # what is kept of a run changes nothing in it
 
 
 def published_tables(done: Done) -> list[tuple[str, Table, list[str]]]:
@@ -47,15 +48,16 @@ def _titled(done: Done) -> tuple[str, Table, list[str]]:
 def _changes(variant: Variant) -> Changes:
     """What `--set` made other than the file has it, besides the policy: those who published did not."""
     changes = {path: value for path, value in variant.changes.items() if path.split(".")[0] not in ("policy", "name")}
+    changes = {path: value for path, value in changes.items() if path not in RECORDED}
     policy = {path: value for path, value in variant.changes.items() if path.split(".")[0] == "policy"}
     return {path: value for path, value in changes.items() if not _is_moot(variant, policy, path, value)}
 
 
 def _is_moot(variant: Variant, policy: Changes, path: str, value: Any) -> bool:
-    """Whether the resolved scenario is the same without it."""
+    """Whether the resolved scenario is the same without it, as it would be written; distributions keep arrays too."""
     try:
         without = resolve(Scenario.load(variant.file, policy)).scenario
-        return resolve(Scenario.load(variant.file, {**policy, path: value})).scenario == without
+        return resolve(Scenario.load(variant.file, {**policy, path: value})).scenario.model_dump() == without.model_dump()
     except InputError:  # it goes only together with the others
         return False
 

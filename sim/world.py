@@ -87,7 +87,7 @@ class World:
             progress=self.progress,
         )
         self.state = self.state_type(scenario.engine, scenario.policy.queue_key)
-        self.backend = self._logged(self._backend())
+        self.backend = self._with_memory_log(self._backend())
         self.engine = self.engine_type(
             self.env, self.state, scenario.policy, self.backend, self.recorder, **self._engine_options()
         )
@@ -103,7 +103,7 @@ class World:
     def _backend(self) -> AccountingBackend:
         return simulated_backend(self.profile, self.state, self.scenario.model)
 
-    def _logged(self, backend: AccountingBackend) -> AccountingBackend:
+    def _with_memory_log(self, backend: AccountingBackend) -> AccountingBackend:
         """With a log of encoder outputs where the scenario asks for their memory."""
         if not self.scenario.measure.allocator:
             return backend
