@@ -57,7 +57,9 @@ def _is_moot(variant: Variant, policy: Changes, path: str, value: Any) -> bool:
     """Whether the resolved scenario is the same without it, as it would be written; distributions keep arrays too."""
     try:
         without = resolve(Scenario.load(variant.file, policy)).scenario
-        return resolve(Scenario.load(variant.file, {**policy, path: value})).scenario.model_dump() == without.model_dump()
+        return (
+            resolve(Scenario.load(variant.file, {**policy, path: value})).scenario.model_dump() == without.model_dump()
+        )
     except InputError:  # it goes only together with the others
         return False
 

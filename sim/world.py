@@ -104,8 +104,8 @@ class World:
         return simulated_backend(self.profile, self.state, self.scenario.model)
 
     def _with_memory_log(self, backend: AccountingBackend) -> AccountingBackend:
-        """With a log of encoder outputs where the scenario asks for their memory."""
-        if not self.scenario.measure.allocator:
+        """With a log of encoder outputs where the scenario asks for their memory, and there is none within it yet."""
+        if not self.scenario.measure.allocator or self.memory_log is not None:
             return backend
         self.memory_log = MemoryLog(backend)
         return self.memory_log

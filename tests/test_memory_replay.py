@@ -193,6 +193,19 @@ def test_the_command_shows_both_beside_each_other(tmp_path: Path) -> None:
     assert any(line.startswith("peak trapped") and line.endswith("%") for line in lines)
 
 
+def test_a_live_run_tells_of_the_same_memory(tmp_path: Path) -> None:
+    """The model's own clock gives the same plans."""
+    for package in ("torch", "transformers"):
+        pytest.importorskip(package, reason="the live half needs it")
+    sets = ["--set", "measure.allocator=true", "--set", "workload.num_requests=4", "--no-plots"]
+    tiny = "scenarios/tiny_live.yaml"
+    output = tandem("replay", tiny, *sets, "--clock", "model", "--out", tmp_path / "live")
+    tandem("run", tmp_path / "live" / "scenario.yaml", "--no-plots", "--out", tmp_path / "simulated")
+    live, simulated = (json.loads((tmp_path / name / "summary.json").read_text()) for name in ("live", "simulated"))
+    assert {name: live[name] for name in MEMORY_METRICS} == {name: simulated[name] for name in MEMORY_METRICS}
+    assert live["per_item_device_allocations"] > 0 and "cudaMalloc calls" in output
+
+
 def test_published_changes_between_two_figures_of_one_run(tmp_path: Path) -> None:
     figure = {"metric": "rows_peak_inactive_split_bytes", "policy": "fcfs", "change_percent": -15}
     scenario = yaml.safe_load(TIGHT.read_text())

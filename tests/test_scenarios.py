@@ -28,7 +28,9 @@ def under(name: str, kind: str, *changes: tuple[str, object]) -> Run:
 
 def test_which_are_shipped() -> None:
     light = {f"published_light_c{users}" for users in (1, 8, 32)}
-    tables = light | {f"published_{name}" for name in ("bursty_c8", "bursty_c32", "reuse", "memory_stress", "memory_rows")}
+    tables = light | {
+        f"published_{name}" for name in ("bursty_c8", "bursty_c32", "reuse", "memory_stress", "memory_rows")
+    }
     others = {"bursty_images", "deadlock", "production_mix", "text_only", "trace_replay"}
     engines = {"disaggregated", "side_stream"}
     assert tables | others | engines <= set(NAMES)
