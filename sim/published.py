@@ -51,9 +51,7 @@ class PublishedFigure(Frozen):
         if sum(given is not None for given in (self.value, self.change_percent, self.change_words)) != 1:
             raise InputError("needs one of value, change_percent and change_words")
         if (self.value is None) != ((self.against is None) != (self.against_metric is None)):
-            raise InputError(
-                "a change_percent needs either against or against_metric, as change_words do; a value neither"
-            )
+            raise InputError("a change needs one of against and against_metric, a value neither")
         kinds = [policy.model_fields["kind"].default for policy in POLICIES]
         for name in (self.policy, self.against):
             if name is not None and name not in kinds:

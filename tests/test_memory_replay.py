@@ -228,5 +228,5 @@ def test_published_changes_between_two_figures_of_one_run(tmp_path: Path) -> Non
 @pytest.mark.parametrize("extra", [{}, {"against": "eager", "against_metric": "completed"}])
 def test_a_change_is_against_one_thing(extra: dict[str, str]) -> None:
     published = {"source": "us", "figures": [{"metric": "completed", "change_percent": 1.0, **extra}]}
-    with pytest.raises(InputError, match="needs either against or against_metric"):
+    with pytest.raises(InputError, match="a change needs one of against and against_metric"):
         Scenario.load(TIGHT, {"published": published})
