@@ -51,11 +51,11 @@ class LiveEngine(Engine):
 
 
 class MeteredLog(PlanLog):
-    """Writes the plan log off the meter: a server would not write one."""
+    """Writes the plan log, and that of encoder outputs within it, off the meter: a server would write neither."""
 
-    def __init__(self, backend: TorchBackend | Interleaved, write: Callable[[str], None]) -> None:
+    def __init__(self, backend: AccountingBackend, meter: HostMeter, write: Callable[[str], None]) -> None:
         super().__init__(backend, write)
-        self.meter = backend.meter
+        self.meter = meter
 
     def launch(self, plan: IterationPlan, max_iterations: int, horizon: int) -> Any:
         self.meter.stop()  # the backend starts it again
@@ -130,10 +130,10 @@ class LiveWorld(World):
         if graphs is not None:
             self.notes += graphs.warm_up()
             self.device_backend.graphs = graphs
-        if not options.calibrate_every:
-            return MeteredLog(self.device_backend, self.plans.append)
-        self.interleaved = Interleaved(self.device_backend, options.calibrate_every, seed)
-        return MeteredLog(self.interleaved, self.plans.append)
+        backend: TorchBackend | Interleaved = self.device_backend
+        if options.calibrate_every:
+            backend = self.interleaved = Interleaved(self.device_backend, options.calibrate_every, seed)
+        return MeteredLog(self._with_memory_log(backend), backend.meter, self.plans.append)
 
     def _graphs(self) -> Graphs | None:
         """On a CPU only what pads: nothing is captured there."""

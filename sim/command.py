@@ -9,6 +9,8 @@ from pathlib import Path
 from sim.ensemble_output import member_folder, remove_ensemble, remove_single
 from sim.files import usable, writing
 from sim.live_output import remove_live_files
+from sim.memory_table import TITLE as MEMORY_TITLE
+from sim.memory_table import memory_table
 from sim.output import REPORT, remove_plots, write_run
 from sim.plotted import one_of
 from sim.printing import printing
@@ -145,6 +147,7 @@ class RunCommand:
         for line in verdicts(self._labelled):
             say(self.console, line)
         self._say_once([(label, one_of(run)[2:] + line) for label, run in self._labelled for line in turned_away(run)])
+        self._print_memory()
         for title, table, below in published_tables(self.done):
             say(self.console, title)
             self.console.print(table)
@@ -152,6 +155,15 @@ class RunCommand:
                 say(self.console, line)
         self._say_once([(label, line) for label, run in self._labelled for line in waiting(run)])
         self._say_where(plots)
+
+    def _print_memory(self) -> None:
+        """Of each variant that asks for it."""
+        tables = [(label, table) for label, run in self._labelled if (table := memory_table(run)) is not None]
+        if tables:
+            say(self.console, MEMORY_TITLE)
+        for label, table in tables:
+            table.columns[0].header = label
+            self.console.print(table)
 
     def _say_once(self, lines: Sequence[tuple[str, str]]) -> None:
         """What several variants say alike is said once, with their labels."""

@@ -6,6 +6,7 @@ from pydantic import AfterValidator, FiniteFloat, model_validator
 
 from policies import POLICIES
 from sim.complaints import nearest
+from sim.memory_replay import MEMORY_METRICS
 from sim.metrics import TTFT_PARTS
 from workloads.errors import InputError
 from workloads.frozen import Frozen
@@ -24,6 +25,7 @@ METRICS = (
     *("total_encoder_tokens", "encoder_busy_fraction", "engine_busy_fraction"),
     *("max_kv_blocks_used", "max_encoder_rows_held", "allocation_failures", "peak_encoder_bytes"),
     *("transferred_embedding_bytes", "transferred_kv_bytes", "link_busy_fraction"),
+    *MEMORY_METRICS,
 )
 
 
@@ -42,14 +44,15 @@ class PublishedFigure(Frozen):
     change_percent: FiniteFloat | None = None  # as published, from `against` to `policy`
     change_words: str | None = None  # in place of it: "parity", "within 3 %", where no figure was published
     against: str | None = None
+    against_metric: Annotated[str, AfterValidator(_metric)] | None = None  # in place of it: another figure of that run
     note: str = ""  # what the publication calls it, and its spread
 
     @model_validator(mode="after")
     def _one_of_both(self) -> "PublishedFigure":
         if sum(given is not None for given in (self.value, self.change_percent, self.change_words)) != 1:
             raise InputError("needs one of value, change_percent and change_words")
-        if (self.value is None) != (self.against is not None):
-            raise InputError("a change_percent needs the policy it is a change against, as change_words do")
+        if (self.value is None) != ((self.against is None) != (self.against_metric is None)):
+            raise InputError("a change needs one of against and against_metric, a value neither")
         kinds = [policy.model_fields["kind"].default for policy in POLICIES]
         for name in (self.policy, self.against):
             if name is not None and name not in kinds:

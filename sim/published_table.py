@@ -29,6 +29,7 @@ ByPolicy = Mapping[str, Summarised]
 Changes = dict[str, Any]
 
 NOT_RUN = "not run"
+RECORDED = ("measure.iterations", "measure.allocator")  # what is kept of a run changes nothing in it
 
 
 def published_tables(done: Done) -> list[tuple[str, Table, list[str]]]:
@@ -55,15 +56,18 @@ def _titled(done: Done) -> tuple[str, Table, list[str]]:
 def _changes(variant: Variant) -> Changes:
     """What `--set` made other than the file has it, besides the policy: those who published did not."""
     changes = {path: value for path, value in variant.changes.items() if path.split(".")[0] not in ("policy", "name")}
+    changes = {path: value for path, value in changes.items() if path not in RECORDED}
     policy = {path: value for path, value in variant.changes.items() if path.split(".")[0] == "policy"}
     return {path: value for path, value in changes.items() if not _is_moot(variant, policy, path, value)}
 
 
 def _is_moot(variant: Variant, policy: Changes, path: str, value: Any) -> bool:
-    """Whether the resolved scenario is the same without it."""
+    """Whether the resolved scenario is the same without it, as it would be written; distributions keep arrays too."""
     try:
         without = resolve(Scenario.load(variant.file, policy)).scenario
-        return resolve(Scenario.load(variant.file, {**policy, path: value})).scenario == without
+        return (
+            resolve(Scenario.load(variant.file, {**policy, path: value})).scenario.model_dump() == without.model_dump()
+        )
     except InputError:  # it goes only together with the others
         return False
 
@@ -112,7 +116,8 @@ def _kinds(figure: PublishedFigure) -> list[str]:
 
 
 def whose(figure: PublishedFigure) -> str:
-    return f"{figure.policy} against {figure.against}" if figure.against else figure.policy
+    against = figure.against or figure.against_metric
+    return f"{figure.policy} against {against}" if against else figure.policy
 
 
 def as_published(figure: PublishedFigure) -> str:
@@ -126,9 +131,11 @@ def simulated(figure: PublishedFigure, by_policy: ByPolicy) -> str:
     if any(kind not in by_policy for kind in _kinds(figure)):
         return NOT_RUN
     values = [by_policy[kind].summary.get(figure.metric) for kind in _kinds(figure)]
+    if figure.against_metric is not None:
+        values.insert(0, by_policy[figure.policy].summary.get(figure.against_metric))
     if any(value is None for value in values):
         return "-"
-    if figure.against is None:
+    if len(values) == 1:
         return number(values[0])
     before, after = values
     return percent((after - before) / before * 100) if before else "-"

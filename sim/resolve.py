@@ -77,6 +77,8 @@ class Resolving(NamedTuple):
 
 def _check_place(scenario: Scenario) -> None:
     """Raises InputError where items are encoded apart and the policy's engine knows no such thing."""
+    if scenario.pools is not None and scenario.measure.allocator:
+        raise InputError("measure.allocator: not with pools; it replays the memory of one engine")
     places = {
         "pools": scenario.pools,
         "engine.encoder_side_stream_max_ahead": scenario.engine.encoder_side_stream_max_ahead,

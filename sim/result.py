@@ -11,9 +11,11 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from policies.limits import Limits
+from sim.allocator import AllocatorFigures
 from sim.engine_use import EngineUse
 from sim.iteration_pieces import COLUMNS, Columns
 from sim.itl import pooled_itl
+from sim.memory_replay import MemorySizes, Storage, memory_figures, memory_summary
 from sim.metrics import load_verdict, summarise
 from sim.request_log import ONLY, HandedOver, at_once
 from sim.samples import WeightedSample
@@ -48,6 +50,7 @@ class Run:
         self._handed_over = world.front_end.handed_over
         self.ensemble: Ensemble | None = None  # where it stands for several
         self.num_iterations = world.recorder.iterations.num_iterations
+        self._memory_log = world.memory_log
         self._log = world.recorder.iterations
         self._requests = world.recorder.requests
 
@@ -157,7 +160,16 @@ class Run:
         )
         memory = {"allocation_failures": self.allocation_failures, "peak_encoder_bytes": self.peak_encoder_bytes}
         sent = {"transferred_embedding_bytes": 0, "transferred_kv_bytes": 0, "link_busy_fraction": None}
-        return {**sent, **figures, **memory}
+        return {**sent, **figures, **memory, **memory_summary(self.memory or {})}
+
+    @cached_property
+    def memory(self) -> dict[Storage, AllocatorFigures] | None:
+        """What PyTorch's allocator would have made of it, by storage; None where the scenario does not ask for it."""
+        if self._memory_log is None:
+            return None
+        events = self._memory_log.events
+        sizes = MemorySizes.of_run(self.limits, self.scenario.model, self.profile, events)
+        return memory_figures(events, sizes)
 
     @cached_property
     def load(self) -> str | None:

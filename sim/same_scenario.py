@@ -13,12 +13,8 @@ from workloads.errors import InputError
 
 # what a run is called, how it is recorded, simulated and judged: none of it changes what happens
 ASIDE = (
-    "name",
-    "replications",
-    "published",
-    "slo",
-    "measure.iterations",
-    "simulation.fast_path",
+    *("name", "replications", "published", "slo"),
+    *("measure.iterations", "measure.allocator", "simulation.fast_path"),
     "engine.free_gpu_memory_fraction",
 )
 # what a simulation predicts and a live run measures: it may differ, and is said

@@ -46,6 +46,7 @@ class Measure(Frozen):
     """What is recorded, and what the summary leaves out."""
 
     iterations: bool = True  # write the iterations table; without it long runs need far less memory
+    allocator: bool = False  # what PyTorch's caching allocator, modelled, makes of a tensor an item and of static rows
     warmup_requests: Whole = 0  # the first to arrive do not count
     warmup: WarmUp = 0.0  # nor do those that arrive in the first seconds
 

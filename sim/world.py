@@ -19,6 +19,7 @@ from sim.engine import Engine
 from sim.event_loop import EventLoop
 from sim.front_end import Preparation
 from sim.iteration_log import IterationLog
+from sim.memory_log import MemoryLog
 from sim.profiles import Profile
 from sim.recorder import Recorder
 from sim.resolve import Resolved, resolve
@@ -50,6 +51,7 @@ class World:
     recorder_type: type[Recorder] = Recorder
     stepwise = False  # one iteration at a time, whatever the scenario says
     origin = "simulated"  # what its figures are, as tables label them
+    memory_log: MemoryLog | None = None  # of encoder outputs, where the scenario asks for their memory
 
     def __init__(self, scenario: Scenario, profile: Profile, progress: Callable[[int], None] | None = None) -> None:
         self.scenario = scenario
@@ -91,7 +93,7 @@ class World:
             progress=self.progress,
         )
         self.state = state_type(self.state_type, scenario.engine)(scenario.engine, scenario.policy.queue_key)
-        self.backend = self._backend()
+        self.backend = self._with_memory_log(self._backend())
         self.engine = self.engine_type(
             self.env, self.state, scenario.policy, self.backend, self.recorder, **self._engine_options()
         )
@@ -108,6 +110,13 @@ class World:
         backend = engine_backend(self.scenario, self.profile, self.state, self.recorder)
         self.priced.append((self.scenario.profile, backend.beyond, self.recorder.iterations))
         return backend
+
+    def _with_memory_log(self, backend: AccountingBackend) -> AccountingBackend:
+        """With a log of encoder outputs where the scenario asks for their memory, and there is none within it yet."""
+        if not self.scenario.measure.allocator or self.memory_log is not None:
+            return backend
+        self.memory_log = MemoryLog(backend)
+        return self.memory_log
 
     def _start_clients(self) -> None:
         scenario = self.scenario

@@ -27,7 +27,7 @@ def test_without_time_every_step_is_named_and_the_table_written(tmp_path):
     assert done.stdout.endswith(table)
     names = {line.split()[0] for line in table.splitlines() if "no time left" in line}
     assert names >= {"install", "kernels", "exactness", "graphs", "calibrate-tiny", "replay-photos", "replay-chat"}
-    assert names >= {"storage-per_item", "storage-rows", "peers"}
+    assert names >= {"allocator", "storage-per_item", "storage-rows", "peers"}
 
 
 def test_failing_steps_do_not_stop_the_others(tmp_path):

@@ -87,6 +87,7 @@ storage() { # ARM OPTIONS...: what the encoder's outputs cost in memory
 export -f install
 export PYTHON WHEELS WORK
 step install 60 bash -c install
+step allocator 30 "$PYTHON" tests/gpu/allocator.py $REHEARSE
 step kernels 110 "$PYTHON" tests/gpu/kernels.py $REHEARSE
 step exactness 70 "$PYTHON" tests/gpu/exactness.py $REHEARSE --model "$SMALL"
 step graphs 60 "$PYTHON" tests/gpu/capture_check.py $REHEARSE --model "$LARGE"

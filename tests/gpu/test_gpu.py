@@ -1,5 +1,10 @@
 """On a GPU: the kernels beside the oracle, captured graphs beside plain forwards. Skipped where there is none."""
 
+import os
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 
 pytest.importorskip("torch", reason="the live half needs torch")
@@ -45,6 +50,15 @@ def captured():
     figures = meter.read()
     assert figures.device_allocations > 0 and figures.peak_reserved_bytes >= figures.peak_allocated_bytes > 0
     return runner, graphs
+
+
+def test_the_modelled_allocator_counts_what_pytorchs_counts(tmp_path):
+    """In a process of its own, where nothing else is allocated."""
+    script = Path(__file__).parent / "allocator.py"
+    done = subprocess.run(
+        [sys.executable, script], env=os.environ | {"OUT": str(tmp_path)}, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 @torch.inference_mode()
