@@ -94,6 +94,46 @@ def run(scenarios: Scenarios, set_: Sets = [], out: Out = None, no_plots: NoPlot
 
 
 @app.command()
+def sweep(
+    file: Annotated[Path, typer.Argument(metavar="SWEEP.yaml", help="What is varied, and how.", show_default=False)],
+    out: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Folder to write; default: runs/NAME.sweep.", show_default=False)
+    ] = None,
+    jobs: Annotated[
+        int | None,
+        typer.Option(metavar="N", min=1, help="Processes; default: as many as there are cores.", show_default=False),
+    ] = None,
+    dask: Annotated[
+        str | None,
+        typer.Option(metavar="ADDRESS", help="Run on this Dask cluster, as tcp://HOST:8786.", show_default=False),
+    ] = None,
+    tables: Annotated[
+        bool, typer.Option("--tables", help="Write what `tandem run` writes for every point, too.", show_default=False)
+    ] = False,
+) -> None:
+    """Simulate many settings of a scenario, and say which is the best.
+
+    Every result is kept as it comes; the same command goes on after an interrupt, and simulates nothing twice. For
+    example:
+
+    \b
+      tandem sweep scenarios/sweeps/budgets.yaml
+      tandem sweep scenarios/sweeps/knee.yaml --jobs 8
+
+    \b
+    Exit codes:
+      0    every point was simulated, even if some stalled or failed
+      2    wrong input
+      130  interrupted
+    """
+    with _failures(), _extra("sweep", "joblib", "scipy", "distributed", "dask"):
+        from sim.sweep_command import SweepCommand
+
+        code = SweepCommand(file, out, jobs=jobs, dask=dask, tables=tables)()
+    raise typer.Exit(code)
+
+
+@app.command()
 def compare(
     run: Annotated[Path, typer.Argument(metavar="RUN", help="Folder of a simulated run.", show_default=False)],
     live: Annotated[Path, typer.Argument(metavar="LIVE", help="Folder of a live run.", show_default=False)],
@@ -167,7 +207,7 @@ def calibrate(
 
     An interrupt (exit code 130) writes what has been timed so far, marked partial.
     """
-    with _failures(), _executor():
+    with _failures(), _extra("executor", "torch", "transformers", "PIL"):
         from executor.calibrate_command import CalibrateCommand
 
         code = CalibrateCommand(model, device, dtype, clock, out, repeats, quick, threads)()
@@ -260,7 +300,7 @@ def replay(
 
     Exit codes are those of `tandem run`.
     """
-    with _failures(), _executor():
+    with _failures(), _extra("executor", "torch", "transformers", "PIL"):
         from executor.options import Options
         from executor.replay_command import ReplayCommand
 
@@ -312,16 +352,16 @@ def schema() -> None:
 
 
 @contextmanager
-def _executor() -> Iterator[None]:
-    """The live half needs packages that simulating does not."""
+def _extra(extra: str, *packages: str) -> Iterator[None]:
+    """What is done here needs packages that simulating does not."""
     try:
         yield
     except ModuleNotFoundError as error:
-        if error.name not in ("torch", "transformers", "PIL"):
+        if error.name not in packages:
             raise
         from workloads.errors import InputError
 
-        raise InputError(f"{error.name} is not installed: pip install -e '.[executor]' in the clone") from None
+        raise InputError(f"{error.name} is not installed: pip install -e '.[{extra}]' in the clone") from None
 
 
 @contextmanager

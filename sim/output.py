@@ -83,7 +83,7 @@ def about(run: Run, label: str) -> dict[str, Any]:
 
 def scenario_text(scenario: BaseModel, again: str = AGAIN["simulated"]) -> str:
     """YAML that loads as the same scenario from wherever it lies; `again` says what it comes to."""
-    content = _plain(scenario)
+    content = plain(scenario)
     comment = f"# Scenario {content['name']} as it ran, every default and budget filled in; {again}."
     text = yaml.dump(content, Dumper=_Dumper, sort_keys=False, allow_unicode=True, default_flow_style=None, width=120)
     return f"{comment}\n{text}"
@@ -96,8 +96,8 @@ class _Dumper(yaml.SafeDumper):
         return True
 
 
-def _plain(value: Any) -> Any:
-    """As one would write it: `kind` before what depends on it, sizes as `640x480`, nothing that is left out."""
+def plain(value: Any) -> Any:
+    """A scenario as one would write it: `kind` before what depends on it, sizes as `640x480`, no nulls."""
     match value:
         case FixedSize():
             return {"kind": value.kind, "value": _size(value.value)}
@@ -107,11 +107,11 @@ def _plain(value: Any) -> Any:
         case BaseModel():
             names = sorted(type(value).model_fields, key=lambda name: name != "kind")
             content = {name: getattr(value, name) for name in names}
-            return {name: _plain(field) for name, field in content.items() if field is not None}
+            return {name: plain(field) for name, field in content.items() if field is not None}
         case dict():
-            return {key: _plain(item) for key, item in value.items()}
+            return {key: plain(item) for key, item in value.items()}
         case list() | tuple():
-            return [_plain(item) for item in value]
+            return [plain(item) for item in value]
         case Path():
             return str(value.resolve())
     return value

@@ -36,6 +36,9 @@ def _name(value: str) -> str:
     return value
 
 
+Name = Annotated[str, AfterValidator(_name)]
+
+
 class Clients(Frozen):
     """How patient the clients are."""
 
@@ -60,7 +63,7 @@ class Simulation(Frozen):
 class Scenario(Frozen):
     """One run, ready to be simulated: `Scenario.load("scenarios/x.yaml", {"policy.kind": "fcfs"})`."""
 
-    name: Annotated[str, AfterValidator(_name)] = "scenario"  # left out: the file's
+    name: Name = "scenario"  # left out: the file's
     seed: Annotated[int, Field(ge=0, le=2**62)] = 0
     model: Model
     profile: Annotated[

@@ -1,0 +1,112 @@
+"""One `tandem sweep`: simulate what is not there yet, keep every result as it comes, then say what is best."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from sim.files import usable, whole, writing
+from sim.printing import printing
+from sim.progress import ProgressBar
+from sim.sweep_file import Sweep
+from sim.sweep_points import Point, Points
+from sim.sweep_report import Report
+from sim.sweep_results import RESULTS, Results
+from sim.sweep_row import Row, invalid
+from sim.sweep_search import search_of
+from sim.sweep_workers import Workers, workers
+from sim.tables import new_console, say
+from workloads.errors import InputError
+
+BEST, TABLES = "best.yaml", "points"
+INTERRUPTED = 130  # exit code
+
+
+class SweepCommand:
+    """Raises InputError for wrong input, before anything is simulated."""
+
+    def __init__(self, file: Path, out: Path | None, *, jobs: int | None, dask: str | None, tables: bool) -> None:
+        self.jobs, self.dask = jobs, dask
+        self.console = new_console()
+        self.sweep = Sweep.load(file)
+        try:
+            self.points = Points(self.sweep)
+            self.search = search_of(self.points)
+        except InputError as error:
+            raise InputError(f"{file}: {error}") from None
+        self.out = usable(out) if out else Path("runs", f"{self.sweep.name}.sweep")
+        self.tables = (self.out / TABLES).resolve() if tables else None
+        self.results = Results(self.out / RESULTS, self.search.knobs)
+        self.rows: list[tuple[Point, Row]] = []
+        self._simulated = 0
+
+    def __call__(self) -> int:
+        """Do it all; returns the exit code."""
+        start = time.monotonic()
+        try:
+            with workers(self.jobs, self.dask) as on, ProgressBar(self.sweep.name, None) as progress:
+                self._go_through(on, progress)
+        except KeyboardInterrupt:
+            self._say_interrupted()
+            return INTERRUPTED
+        elapsed = time.monotonic() - start
+        report = Report(self.points, self.search, self.rows)
+        self._write_best(report)
+        with printing():
+            report.print(self.console)
+            self._say_where(report, f"{elapsed:,.1f} s on {on.words}")
+        return 0
+
+    def _go_through(self, on: Workers, progress: ProgressBar) -> None:
+        """Round by round: what the search asks for, until it asks for no more."""
+        rounds = self.search.rounds()
+        asked = next(rounds, None)
+        while asked is not None:
+            self._finish(asked, on, progress)
+            rows = [self.results[point] for point in asked]
+            self.rows += zip(asked, rows, strict=True)
+            try:
+                asked = rounds.send(rows)
+            except StopIteration:
+                asked = None
+
+    def _finish(self, asked: Sequence[Point], on: Workers, progress: ProgressBar) -> None:
+        """Of points that are the same, the first is simulated; what is no scenario is known at once."""
+        missing = list({point.id: point for point in reversed(asked) if not self._is_there(point)}.values())[::-1]
+        done, total = len(self.rows) + len(asked) - len(missing), len(self.rows) + len(asked) + self.search.left
+        for point in missing:
+            if not point.scenario:
+                self.results.add(point, invalid(point))
+        valid = [point for point in missing if point.scenario]
+        for count, (point, row) in enumerate(on(valid, self.tables), done + len(missing) - len(valid) + 1):
+            self.results.add(point, row)
+            self._simulated += 1
+            progress(count, total)
+
+    def _is_there(self, point: Point) -> bool:
+        """With its tables, if they are wanted and there can be any."""
+        if point not in self.results:
+            return False
+        has_tables = "request_throughput" in self.results[point]
+        return self.tables is None or not has_tables or (self.tables / point.id / "run.json").exists()
+
+    def _write_best(self, report: Report) -> None:
+        path, text = self.out / BEST, report.best_text()
+        with writing(self.out):
+            if text is None:
+                path.unlink(missing_ok=True)
+                return
+            with whole(path) as partial:
+                partial.write_text(text, encoding="utf-8")
+
+    def _say_interrupted(self) -> None:
+        with printing():
+            say(self.console, f"{len(self.results):,} points are in {self.results.folder}; the same command goes on")
+
+    def _say_where(self, report: Report, spent: str) -> None:
+        there = len({point.id for point, _ in self.rows}) - self._simulated
+        before = f"; {there:,} were there" if there else ""
+        say(self.console, f"{self._simulated:,} points in {spent}{before}: {self.results.folder}")
+        if report.ranked:
+            say(self.console, f"the best setting: tandem run {self.out / BEST}, or tandem replay")

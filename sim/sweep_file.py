@@ -1,0 +1,162 @@
+"""A sweep as its YAML describes it: which scenario, which knobs with which values, and how they are searched."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import numpy as np
+from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo, model_validator
+
+from sim.files import usable
+from sim.published import Metric
+from sim.scenario import Name
+from sim.scenario_file import load
+from sim.yaml_text import shown, written
+from workloads.errors import InputError
+from workloads.frozen import Frozen, Positive
+
+DIGITS = 6  # of a number that is drawn, so that it reads well and means the same when it is typed
+OWN = {"name": "the sweep's is its own", "seed": "replications vary it", "published": "it changes nothing"}
+
+
+class Range(Frozen):
+    """Numbers from `min` to `max`, for a random search."""
+
+    min: float = Field(allow_inf_nan=False)
+    max: float = Field(allow_inf_nan=False)
+    log: bool = False  # each order of magnitude alike
+    whole: bool = False
+
+    @model_validator(mode="after")
+    def _in_order(self) -> Range:
+        if self.min >= self.max:
+            raise ValueError(f"min {self.min:g} is not below max {self.max:g}")
+        if self.log and self.min <= 0:
+            raise ValueError(f"min {self.min:g}: with log: true it is above 0")
+        return self
+
+    def draw(self, rng: np.random.Generator) -> int | float:
+        if self.log:
+            value = float(np.exp(rng.uniform(np.log(self.min), np.log(self.max))))
+        else:
+            value = float(rng.uniform(self.min, self.max))
+        return round(value) if self.whole else float(f"{value:.{DIGITS}g}")
+
+
+def _differ(values: tuple[Any, ...]) -> tuple[Any, ...]:
+    texts = [written(value) for value in values]
+    if twice := next((text for text in texts if texts.count(text) > 1), None):
+        raise InputError(f"{twice} stands there twice")
+    return values
+
+
+def _knob(value: Any) -> Any:
+    """A range is a section, anything else a list."""
+    if isinstance(value, dict | Range):
+        return Range.model_validate(value)
+    if not isinstance(value, list | tuple):
+        raise InputError(f"should be a list of values, or a range with min and max, not {shown(value)}")
+    if not value:
+        raise InputError("is empty; it needs at least one value")
+    return _differ(tuple(value))
+
+
+def _path(value: str) -> str:
+    if reason := OWN.get(value.split(".")[0]):
+        raise InputError(f"{value} is no knob: {reason}")
+    return value
+
+
+Knob = Annotated[tuple[Any, ...] | Range, BeforeValidator(_knob)]
+KnobPath = Annotated[str, AfterValidator(_path)]
+
+
+class Grid(Frozen):
+    """Every combination of the knobs' values."""
+
+    kind: Literal["grid"] = "grid"
+
+
+class Random(Frozen):
+    """Settings drawn at random: of a list any value alike, of a range any number."""
+
+    kind: Literal["random"] = "random"
+    settings: Annotated[int, Field(ge=1, le=1_000_000)]  # how many are drawn; equal ones are one
+    seed: Annotated[int, Field(ge=0, le=2**62)] = 0
+
+
+class MaxGoodput(Frozen):
+    """The greatest rate at which enough requests keep the SLOs, of every combination of the knobs' values.
+
+    The rate is doubled (or halved) until two rates lie on both sides of it, then the space between them is bisected.
+    """
+
+    kind: Literal["max_goodput"] = "max_goodput"
+    attainment: Annotated[float, Field(gt=0, le=1)] = 0.9  # share of requests within every SLO
+    rate: str = "workload.arrivals.rate"  # the path of what is searched
+    start: Positive | None = None  # the first rate; left out: the scenario's
+    tolerance: Annotated[float, Field(ge=1e-4, le=1)] = 0.02  # how far apart, relatively, both sides may stay
+    max_simulations: Annotated[int, Field(ge=2, le=100)] = 15  # of one search
+
+
+def _named(value: Any) -> Any:
+    """A bare word is a search's kind."""
+    return {"kind": value} if isinstance(value, str) else value
+
+
+Search = Annotated[Grid | Random | MaxGoodput, Field(discriminator="kind"), BeforeValidator(_named)]
+
+
+class Best(Frozen):
+    """What makes one setting better than another: a figure of `summary.json`."""
+
+    maximise: Metric | None = None
+    minimise: Metric | None = None
+
+    @model_validator(mode="after")
+    def _one(self) -> Best:
+        if (self.maximise is None) == (self.minimise is None):
+            raise ValueError("give either maximise or minimise")
+        return self
+
+    @property
+    def figure(self) -> str:
+        return self.maximise or self.minimise or ""
+
+
+def _beside(value: Path, info: ValidationInfo) -> Path:
+    """A relative path starts at the folder of the sweep's file."""
+    base = (info.context or {}).get("base")
+    return usable(value if base is None else Path(base) / value)
+
+
+class Sweep(Frozen):
+    """One sweep: `Sweep.load("scenarios/sweeps/x.yaml")`."""
+
+    name: Name = "sweep"  # left out: the file's
+    scenario: Annotated[Path, AfterValidator(_beside)]
+    set: dict[str, Any] = Field(default_factory=dict)  # dotted paths changed in it for every point
+    knobs: dict[KnobPath, Knob] = Field(default_factory=dict)  # dotted path -> what it is set to
+    replications: Annotated[int, Field(ge=1, le=10_000)] = 1  # of every setting, each with the next seed
+    search: Search = Grid()
+    best: Best | None = None  # left out: most goodput where there are SLOs, else most throughput
+
+    @model_validator(mode="after")
+    def _fit_the_search(self) -> Sweep:
+        ranges = [path for path, knob in self.knobs.items() if isinstance(knob, Range)]
+        if ranges and not isinstance(self.search, Random):
+            raise ValueError(f"knobs.{ranges[0]}: a range goes with search: {{kind: random, settings: N}}")
+        if isinstance(self.search, MaxGoodput):
+            if self.search.rate in self.knobs:
+                raise ValueError(f"knobs.{self.search.rate}: is what the search varies")
+            if self.best is not None:
+                raise ValueError("best: goes with a grid or a random search; here the greatest rate is the best")
+        elif not self.knobs:
+            raise ValueError("knobs: there are none, so there is nothing to vary")
+        return self
+
+    @classmethod
+    def load(cls, path: str | Path) -> Sweep:
+        """From a YAML file. Raises InputError, one line with the file and the path in it."""
+        return load(cls, usable(path), {})

@@ -1,0 +1,137 @@
+"""What a sweep came to: its settings in order, the best one as a scenario, and what did not finish."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from sim.output import scenario_text
+from sim.published_table import number
+from sim.sweep_best import Estimate, ranked
+from sim.sweep_file import MaxGoodput
+from sim.sweep_points import Point, Points, Setting
+from sim.sweep_row import FINISHED, Row
+from sim.sweep_search import Ascents, Search
+from sim.tables import new_table, say
+from sim.variants import value_names
+from sim.yaml_text import written
+
+MOST = 10  # settings that are printed; the data set has all
+MOST_REASONS = 5
+
+
+class Report:
+    """Of finished points, each with its row."""
+
+    def __init__(self, points: Points, search: Search, rows: Sequence[tuple[Point, Row]]) -> None:
+        self._points, self._rows = points, rows
+        self.names = value_names(list(points.sweep.knobs))
+        sweep = points.sweep
+        if isinstance(search, Ascents) and isinstance(sweep.search, MaxGoodput):
+            self.figure = f"rate with {100 * sweep.search.attainment:g} % within the SLOs"
+            self.ranked = ranked(_rates(search))
+        else:
+            least = sweep.best is not None and sweep.best.minimise is not None
+            self.figure = figure_of(points)
+            self.ranked = ranked(_figures(rows, self.figure), least=least)
+
+    def print(self, console: Console) -> None:
+        """The best settings and how sure they are, then what did not finish."""
+        say(console, f"{self.figure}, {self._words}")
+        if self.ranked:
+            console.print(self._table())
+        if self._points.sweep.replications == 1:
+            say(console, "one replication does not tell chance from effect; replications: 5 does")
+        for line in self._unfinished():
+            say(console, line)
+
+    @property
+    def _words(self) -> str:
+        number = self._points.sweep.replications
+        settings = f"the best {MOST} of {len(self.ranked)} settings" if len(self.ranked) > MOST else "best first"
+        return f"{settings}, {number} replication{'s' * (number > 1)} each"
+
+    def _table(self) -> Table:
+        table = new_table()
+        for heading in ("setting", "mean", "95 %", "off the best", "95 %"):
+            table.add_column(heading, justify="left" if heading == "setting" else "right", no_wrap=True)
+        for one in self.ranked[:MOST]:
+            table.add_row(label(one.setting, self.names), *_cells(one.figure), *_off(one.behind))
+        return table
+
+    def _unfinished(self) -> list[str]:
+        """How many points did not finish, by verdict and reason."""
+        told = Counter((row["verdict"], row["reason"]) for _, row in self._rows if row["verdict"] != FINISHED)
+        lines = [f"{count} points {verdict}: {reason}" for (verdict, reason), count in told.most_common(MOST_REASONS)]
+        rest = len(told) - len(lines)
+        return [*lines, *([f"and {rest} more reasons, see column reason"] if rest > 0 else [])]
+
+    def best_text(self) -> str | None:
+        """The best setting as a scenario, with what it came to above it; None where no setting finished."""
+        if not self.ranked:
+            return None
+        best, sweep = self.ranked[0], self._points.sweep
+        setting = dict(best.setting)
+        if isinstance(sweep.search, MaxGoodput):
+            setting[sweep.search.rate] = float(f"{best.figure.mean:.4g}")
+        low_high = _interval(best.figure)
+        spread = f", 95 % {low_high} over {sweep.replications} replications" if low_high != "-" else ""
+        comment = f"# {sweep.name}: the best of {len(self.ranked)} settings: {self.figure} {number(best.figure.mean)}"
+        knobs = [f"#   {path}: {written(value)}" for path, value in setting.items()]
+        scenario = self._points.changed(setting, self._points.scenario.seed)
+        text = scenario_text(scenario).partition("\n")[2]
+        return "\n".join([comment + spread, *knobs, text])
+
+
+def figure_of(points: Points) -> str:
+    """What settings are ranked by."""
+    best = points.sweep.best
+    if best is not None:
+        return best.figure
+    return "request_goodput" if points.scenario.slo.per_request else "request_throughput"
+
+
+def label(setting: Setting, names: Mapping[str, str]) -> str:
+    """`fcfs num_kv_blocks=2000`: kinds tell enough by themselves."""
+    words = [f"{names[path]}={written(value)}" if names[path] else written(value) for path, value in setting.items()]
+    return " ".join(words) or "the scenario"
+
+
+def _figures(rows: Sequence[tuple[Point, Row]], figure: str) -> list[tuple[Setting, dict[int, float]]]:
+    """Of every setting that finished with all its seeds and has the figure."""
+    settings: dict[str, tuple[Setting, dict[int, Any]]] = {}
+    for point, row in rows:
+        _, values = settings.setdefault(written(dict(point.setting)), (point.setting, {}))
+        values[point.replication] = row.get(figure) if row["verdict"] == FINISHED else None
+    return [pair for pair in settings.values() if None not in pair[1].values()]
+
+
+def _rates(search: Ascents) -> list[tuple[Setting, dict[int, float]]]:
+    """Of every setting that has one with all its seeds."""
+    settings: dict[str, tuple[Setting, dict[int, Any]]] = {}
+    for ascent in search.ascents:
+        _, values = settings.setdefault(written(dict(ascent.setting)), (ascent.setting, {}))
+        values[ascent.replication] = ascent.climb.good
+    return [pair for pair in settings.values() if None not in pair[1].values()]
+
+
+def _cells(figure: Estimate) -> list[str]:
+    return [number(figure.mean), _interval(figure)]
+
+
+def _interval(figure: Estimate) -> str:
+    if figure.half is None:
+        return "-"
+    return f"{number(figure.mean - figure.half)} to {number(figure.mean + figure.half)}"
+
+
+def _off(behind: Estimate | None) -> list[str]:
+    if behind is None:
+        return ["", ""]
+    if behind.half is None:
+        return [f"{behind.mean:+.4g}", "-"]
+    return [f"{behind.mean:+.4g}", f"{behind.mean - behind.half:+.4g} to {behind.mean + behind.half:+.4g}"]
