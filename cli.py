@@ -110,6 +110,7 @@ def sweep(
     tables: Annotated[
         bool, typer.Option("--tables", help="Write what `tandem run` writes for every point, too.", show_default=False)
     ] = False,
+    no_plots: NoPlots = False,
 ) -> None:
     """Simulate many settings of a scenario, and say which is the best.
 
@@ -129,7 +130,7 @@ def sweep(
     with _failures(), _extra("sweep", "joblib", "scipy", "distributed", "dask"):
         from sim.sweep_command import SweepCommand
 
-        code = SweepCommand(file, out, jobs=jobs, dask=dask, tables=tables)()
+        code = SweepCommand(file, out, jobs=jobs, dask=dask, tables=tables, plots=not no_plots)()
     raise typer.Exit(code)
 
 

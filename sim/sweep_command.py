@@ -10,11 +10,12 @@ from sim.files import usable, whole, writing
 from sim.printing import printing
 from sim.progress import ProgressBar
 from sim.sweep_file import Sweep
+from sim.sweep_means import Swept, means
 from sim.sweep_points import Point, Points
 from sim.sweep_report import Report
 from sim.sweep_results import RESULTS, Results
 from sim.sweep_row import Row, invalid
-from sim.sweep_search import search_of
+from sim.sweep_search import Ascents, search_of
 from sim.sweep_workers import Workers, workers
 from sim.tables import new_console, say
 from workloads.errors import InputError
@@ -26,8 +27,10 @@ INTERRUPTED = 130  # exit code
 class SweepCommand:
     """Raises InputError for wrong input, before anything is simulated."""
 
-    def __init__(self, file: Path, out: Path | None, *, jobs: int | None, dask: str | None, tables: bool) -> None:
-        self.jobs, self.dask = jobs, dask
+    def __init__(
+        self, file: Path, out: Path | None, *, jobs: int | None, dask: str | None, tables: bool, plots: bool
+    ) -> None:
+        self.jobs, self.dask, self.plots = jobs, dask, plots
         self.console = new_console()
         self.sweep = Sweep.load(file)
         try:
@@ -53,9 +56,10 @@ class SweepCommand:
         elapsed = time.monotonic() - start
         report = Report(self.points, self.search, self.rows)
         self._write_best(report)
+        plots = self._write_plots(report)
         with printing():
             report.print(self.console)
-            self._say_where(report, f"{elapsed:,.1f} s on {on.words}")
+            self._say_where(report, f"{elapsed:,.1f} s on {on.words}", plots)
         return 0
 
     def _go_through(self, on: Workers, progress: ProgressBar) -> None:
@@ -100,13 +104,33 @@ class SweepCommand:
             with whole(path) as partial:
                 partial.write_text(text, encoding="utf-8")
 
+    def _write_plots(self, report: Report) -> list[Path]:
+        if not self.plots:
+            return []
+        from sim.plot_sweep import write_sweep_plots  # with matplotlib, which takes half a second
+
+        table = self.results.table([point for point, _ in self.rows])
+        swept = Swept(
+            name=self.sweep.name,
+            slo=self.points.scenario.slo,
+            knobs=self.search.knobs,
+            means=means(table, list(self.search.knobs), apart=isinstance(self.search, Ascents)),
+            figure=report.figure,
+            scores=[(one.setting, one.figure.mean) for one in report.ranked],
+        )
+        with writing(self.out):
+            return write_sweep_plots(swept, self.out / "plots")
+
     def _say_interrupted(self) -> None:
         with printing():
             say(self.console, f"{len(self.results):,} points are in {self.results.folder}; the same command goes on")
 
-    def _say_where(self, report: Report, spent: str) -> None:
-        there = len({point.id for point, _ in self.rows}) - self._simulated
-        before = f"; {there:,} were there" if there else ""
-        say(self.console, f"{self._simulated:,} points in {spent}{before}: {self.results.folder}")
+    def _say_where(self, report: Report, spent: str, plots: Sequence[Path]) -> None:
+        points = {point.id for point, _ in self.rows}
+        counts = {"were there": len(points) - self._simulated, "are the same as others": len(self.rows) - len(points)}
+        asides = "".join(f"; {count:,} {words}" for words, count in counts.items() if count)
+        say(self.console, f"{self._simulated:,} points in {spent}{asides}: {self.results.folder}")
+        if plots:
+            say(self.console, f"{len(plots)} plots: {self.out / 'plots'}")
         if report.ranked:
             say(self.console, f"the best setting: tandem run {self.out / BEST}, or tandem replay")

@@ -16,6 +16,7 @@ from sim.resolve import resolve
 from sim.scenario import Scenario
 from sim.scenario_file import assign, decode, default_name
 from sim.sweep_file import Sweep
+from sim.variants import value_names
 from sim.yaml_text import read, written
 from workloads.errors import InputError
 
@@ -74,6 +75,20 @@ def identity(scenario: Scenario) -> str:
     profiles = [_profile(name) for name in (scenario.profile, *pools) if name]
     trace = getattr(scenario.workload, "path", None)
     return _hash([json.dumps(content, sort_keys=True), *profiles, *([] if trace is None else [_content(trace)])])
+
+
+def label(setting: Setting) -> str:
+    """`fcfs num_kv_blocks=2000`: each value behind the end of its path; kinds tell enough by themselves."""
+    names = value_names(list(setting))
+    words = [f"{names[path]}={word(value)}" if names[path] else word(value) for path, value in setting.items()]
+    return " ".join(words) or "the scenario"
+
+
+def word(value: Any) -> str:
+    """The same whether it comes from YAML or from a table, where numbers are floats and the rest is text."""
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return f"{value:g}"
+    return value if isinstance(value, str) else written(value)
 
 
 @cache

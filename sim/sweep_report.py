@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from rich.console import Console
@@ -13,11 +13,10 @@ from sim.output import scenario_text
 from sim.published_table import number
 from sim.sweep_best import Estimate, ranked
 from sim.sweep_file import MaxGoodput
-from sim.sweep_points import Point, Points, Setting
+from sim.sweep_points import Point, Points, Setting, label
 from sim.sweep_row import FINISHED, Row
-from sim.sweep_search import Ascents, Search
+from sim.sweep_search import Ascent, Ascents, Search
 from sim.tables import new_table, say
-from sim.variants import value_names
 from sim.yaml_text import written
 
 MOST = 10  # settings that are printed; the data set has all
@@ -28,8 +27,7 @@ class Report:
     """Of finished points, each with its row."""
 
     def __init__(self, points: Points, search: Search, rows: Sequence[tuple[Point, Row]]) -> None:
-        self._points, self._rows = points, rows
-        self.names = value_names(list(points.sweep.knobs))
+        self._points, self._search, self._rows = points, search, rows
         sweep = points.sweep
         if isinstance(search, Ascents) and isinstance(sweep.search, MaxGoodput):
             self.figure = f"rate with {100 * sweep.search.attainment:g} % within the SLOs"
@@ -46,7 +44,7 @@ class Report:
             console.print(self._table())
         if self._points.sweep.replications == 1:
             say(console, "one replication does not tell chance from effect; replications: 5 does")
-        for line in self._unfinished():
+        for line in (*self._searches(), *self._unfinished()):
             say(console, line)
 
     @property
@@ -60,8 +58,13 @@ class Report:
         for heading in ("setting", "mean", "95 %", "off the best", "95 %"):
             table.add_column(heading, justify="left" if heading == "setting" else "right", no_wrap=True)
         for one in self.ranked[:MOST]:
-            table.add_row(label(one.setting, self.names), *_cells(one.figure), *_off(one.behind))
+            table.add_row(label(one.setting), *_cells(one.figure), *_off(one.behind))
         return table
+
+    def _searches(self) -> list[str]:
+        """Those that did not end with two rates close enough, and why."""
+        ascents = self._search.ascents if isinstance(self._search, Ascents) else []
+        return list(dict.fromkeys(_told(ascent) for ascent in ascents if not ascent.climb.close))
 
     def _unfinished(self) -> list[str]:
         """How many points did not finish, by verdict and reason."""
@@ -95,12 +98,6 @@ def figure_of(points: Points) -> str:
     return "request_goodput" if points.scenario.slo.per_request else "request_throughput"
 
 
-def label(setting: Setting, names: Mapping[str, str]) -> str:
-    """`fcfs num_kv_blocks=2000`: kinds tell enough by themselves."""
-    words = [f"{names[path]}={written(value)}" if names[path] else written(value) for path, value in setting.items()]
-    return " ".join(words) or "the scenario"
-
-
 def _figures(rows: Sequence[tuple[Point, Row]], figure: str) -> list[tuple[Setting, dict[int, float]]]:
     """Of every setting that finished with all its seeds and has the figure."""
     settings: dict[str, tuple[Setting, dict[int, Any]]] = {}
@@ -115,8 +112,18 @@ def _rates(search: Ascents) -> list[tuple[Setting, dict[int, float]]]:
     settings: dict[str, tuple[Setting, dict[int, Any]]] = {}
     for ascent in search.ascents:
         _, values = settings.setdefault(written(dict(ascent.setting)), (ascent.setting, {}))
-        values[ascent.replication] = ascent.climb.good
+        climb = ascent.climb
+        values[ascent.replication] = None if climb.bad is None else climb.good
     return [pair for pair in settings.values() if None not in pair[1].values()]
+
+
+def _told(ascent: Ascent) -> str:
+    climb = ascent.climb
+    if climb.bad is None:
+        return f"{label(ascent.setting)}: no rate up to {climb.good:g} was too much; more requests may tell"
+    if climb.good is None:
+        return f"{label(ascent.setting)}: no rate down to {climb.bad:g} was good"
+    return f"{label(ascent.setting)}: between {climb.good:g} and {climb.bad:g} when max_simulations were done"
 
 
 def _cells(figure: Estimate) -> list[str]:

@@ -21,7 +21,10 @@ import sim.sweep_workers
 from cli import app
 from sim import Scenario, run
 from sim.published import METRICS
+from sim.sweep_file import Sweep
+from sim.sweep_points import Points
 from sim.sweep_results import Results
+from sim.sweep_search import search_of
 
 SCENARIO = str(Path("tests/data/scenario.yaml").resolve())
 RATE, KIND, ROWS = "workload.arrivals.rate", "policy.kind", "engine.encoder_cache_rows"
@@ -200,14 +203,24 @@ def test_interrupted_after_any_point_it_goes_on(tmp_path: Path, monkeypatch: pyt
     assert content(tmp_path / "parts") == content(tmp_path / "whole")
 
 
-@pytest.mark.parametrize("kept", [0, 1, 9])
-def test_killed_at_any_moment_it_goes_on(tmp_path: Path, kept: int) -> None:
-    """SIGKILL to the real command, on two processes."""
+@pytest.mark.parametrize(("kept", "jobs"), [(0, 1), (1, 1), (9, 2)])
+def test_killed_at_any_moment_it_goes_on(tmp_path: Path, kept: int, jobs: int) -> None:
+    """SIGKILL to the real command."""
     knobs = {KIND: ["head_of_line", "footprint"], RATE: list(range(1, 16))}
     file = written(tmp_path, set={"workload.num_requests": 200}, knobs=knobs)
     sweep(file, tmp_path / "whole")
     out = tmp_path / "parts"
-    command = [sys.executable, "-c", "from cli import app; app()", "sweep", str(file), "--out", str(out), "--jobs", "2"]
+    command = [
+        sys.executable,
+        "-c",
+        "from cli import app; app()",
+        "sweep",
+        str(file),
+        "--out",
+        str(out),
+        "--jobs",
+        str(jobs),
+    ]
     with (tmp_path / "log").open("w") as log:
         process = subprocess.Popen(command, stdout=log, stderr=log)
     while not out.exists() or len(list((out / "results").glob("*.parquet"))) < kept:
@@ -245,5 +258,54 @@ def test_a_dask_cluster_gives_the_same_results(tmp_path: Path, cluster: str) -> 
     file = written(tmp_path, replications=2)
     sweep(file, tmp_path / "here")
     output = sweep(file, tmp_path / "there", "--dask", cluster)
-    assert f"8 points in" in output and f"on 2 threads of {cluster}" in output
+    assert "8 points in" in output and f"on 2 threads of {cluster}" in output
     assert content(tmp_path / "there") == content(tmp_path / "here")
+
+
+def test_the_knee_of_a_text_load_is_that_of_a_fine_grid(tmp_path: Path) -> None:
+    """Within 3 %, in at most 15 simulations; the grid's steps are 1 %."""
+    text = str(Path("scenarios/text_only.yaml").resolve())
+    search = {"kind": "max_goodput", "attainment": 0.9}
+    output = sweep(written(tmp_path, scenario=text, knobs={}, search=search), tmp_path)
+    assert len(table(tmp_path)) <= 15
+    found = Scenario.load(tmp_path / "best.yaml").workload.arrivals.rate
+    rates = found * 1.01 ** np.arange(-8, 9)
+    kept = [run(text, set={RATE: float(rate)}).summary["slo_attainment"] >= 0.9 for rate in rates]
+    assert kept[0] and not kept[-1]
+    assert found == pytest.approx(rates[kept].max(), rel=0.03)
+    assert "rate with 90 % within the SLOs" in output
+
+
+def test_every_setting_and_seed_has_a_search_of_its_own(tmp_path: Path) -> None:
+    search = {"kind": "max_goodput", "attainment": 0.8, "tolerance": 0.5}
+    changes = {"workload.num_requests": 100, "slo.ttft": 1.0}
+    file = written(tmp_path, set=changes, knobs={KIND: ["fcfs", "footprint"]}, search=search, replications=2)
+    sweep(file, tmp_path)
+    rows = table(tmp_path)
+    for (kind, seed), tried in rows.groupby([KIND, "seed"]):
+        good = tried[tried["slo_attainment"] >= 0.8][RATE].max()
+        bad = tried[(tried["slo_attainment"] < 0.8) & (tried[RATE] > good)][RATE].min()
+        assert good < bad <= good * 1.5, (kind, seed)
+    assert "0 points in" in sweep(file, tmp_path)
+
+
+def test_a_load_too_short_to_find_a_rate_that_is_too_much_is_said(tmp_path: Path) -> None:
+    search = {"kind": "max_goodput", "max_simulations": 3}
+    changes = {"workload.num_requests": 1, "slo.ttft": 100.0, "slo.tpot": 100.0}
+    output = sweep(written(tmp_path, set=changes, knobs={KIND: ["fcfs"]}, search=search), tmp_path)
+    assert "fcfs: no rate up to 24 was too much; more requests may tell" in output
+    assert not (tmp_path / "best.yaml").exists()
+
+
+def test_a_server_that_keeps_the_slos_at_no_rate_is_said(tmp_path: Path) -> None:
+    search = {"kind": "max_goodput", "max_simulations": 3}
+    output = sweep(written(tmp_path, set={"slo.ttft": 1e-4}, knobs={KIND: ["fcfs"]}, search=search), tmp_path)
+    assert "fcfs: no rate down to 1.5 was good" in output
+
+
+@pytest.mark.parametrize("file", sorted(Path("scenarios/sweeps").glob("*.yaml")), ids=lambda path: path.stem)
+def test_every_sweep_that_comes_along_is_sound(file: Path) -> None:
+    loaded = Sweep.load(file)
+    asked = next(search_of(Points(loaded)).rounds())
+    assert asked and not any(point.reason for point in asked)
+    assert file.read_text().startswith("# ")
