@@ -51,6 +51,10 @@ Dtype = Annotated[
     ),
 ]
 Threads = Annotated[int, typer.Option(metavar="N", help="Threads of the CPU; more than there are idle cores is slow.")]
+Jobs = Annotated[
+    int | None,
+    typer.Option(min=1, metavar="N", help="Processes; default: as many as there are cores.", show_default=False),
+]
 NoPlots = Annotated[bool, typer.Option("--no-plots", help="Write tables only.", show_default=False)]
 
 
@@ -70,7 +74,13 @@ def main(
 
 
 @app.command()
-def run(scenarios: Scenarios, set_: Sets = [], out: Out = None, no_plots: NoPlots = False) -> None:  # noqa: B006
+def run(
+    scenarios: Scenarios,
+    set_: Sets = [],  # noqa: B006
+    out: Out = None,
+    no_plots: NoPlots = False,
+    jobs: Jobs = None,
+) -> None:
     """Simulate scenarios and show their latencies side by side.
 
     SCENARIO is a YAML file; of several, each is a variant. Tables, a summary and plots go into a folder. For example:
@@ -89,7 +99,7 @@ def run(scenarios: Scenarios, set_: Sets = [], out: Out = None, no_plots: NoPlot
     with _failures():
         from sim.command import RunCommand
 
-        code = RunCommand(scenarios, set_, out, plots=not no_plots)()
+        code = RunCommand(scenarios, set_, out, plots=not no_plots, jobs=jobs)()
     raise typer.Exit(code)
 
 
@@ -99,10 +109,7 @@ def sweep(
     out: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Folder to write; default: runs/NAME.sweep.", show_default=False)
     ] = None,
-    jobs: Annotated[
-        int | None,
-        typer.Option(metavar="N", min=1, help="Processes; default: as many as there are cores.", show_default=False),
-    ] = None,
+    jobs: Jobs = None,
     dask: Annotated[
         str | None,
         typer.Option(metavar="ADDRESS", help="Run on this Dask cluster, as tcp://HOST:8786.", show_default=False),
@@ -127,7 +134,7 @@ def sweep(
       2    wrong input
       130  interrupted
     """
-    with _failures(), _extra("sweep", "joblib", "scipy", "distributed", "dask"):
+    with _failures(), _extra("dask", "distributed"):
         from sim.sweep_command import SweepCommand
 
         code = SweepCommand(file, out, jobs=jobs, dask=dask, tables=tables, plots=not no_plots)()

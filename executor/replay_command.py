@@ -20,6 +20,7 @@ from sim.command import RunCommand
 from sim.files import writing
 from sim.live_output import CALIBRATION, write_live_run
 from sim.progress import ProgressBar
+from sim.replications import single
 from sim.result import Run
 from sim.scenario import Scenario
 from sim.tables import say
@@ -47,7 +48,7 @@ class ReplayCommand(RunCommand):
 
     def _prepare(self, scenario: Scenario) -> Resolved:
         loaded = self._load(scenario)
-        checked = prepare(scenario, loaded, self.options).checked
+        checked = _once(prepare(scenario, loaded, self.options).checked)
         self.used[id(checked)] = loaded
         return checked
 
@@ -66,6 +67,14 @@ class ReplayCommand(RunCommand):
         write_interleaved(live, folder)
         write_live_run(live.run, label, folder, plans=live.plans, tokens=live.tokens, about=about)
         return live.run
+
+
+def _once(checked: Resolved) -> Resolved:
+    """A live run is one run."""
+    if checked.scenario.replications == 1:
+        return checked
+    note = f"replications are of simulations: this is one run, with seed {checked.scenario.seed}"
+    return single(checked)._replace(notes=[*checked.notes, note])
 
 
 def write_interleaved(live: LiveRun, folder: Path) -> None:

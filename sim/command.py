@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from sim.ensemble_output import member_folder, remove_ensemble, remove_single
 from sim.files import usable, writing
 from sim.live_output import remove_live_files
 from sim.output import remove_plots, write_run
+from sim.plotted import one_of
 from sim.printing import printing
 from sim.progress import ProgressBar
 from sim.published_table import published_tables
 from sim.reasons import turned_away, waiting
+from sim.replications import Group, complete, single
 from sim.result import Run
 from sim.run import simulate_resolved
 from sim.tables import new_console, print_table, say
@@ -30,8 +34,11 @@ class RunCommand:
 
     suffix = ""  # of the folder that is written where none is named
 
-    def __init__(self, files: Sequence[Path], sets: Sequence[str], out: Path | None, plots: bool) -> None:
+    def __init__(
+        self, files: Sequence[Path], sets: Sequence[str], out: Path | None, plots: bool, jobs: int | None = None
+    ) -> None:
         self.plots = plots
+        self.jobs = jobs  # processes for replications; by default one a core
         self.console = new_console()
         variants = expand([usable(file) for file in files], sets)
         self.checked = [(variant, self.check(variant)) for variant in variants]
@@ -49,6 +56,7 @@ class RunCommand:
         """Run one variant and write its folder, but for the plots."""
         run = simulate_resolved(resolved, progress=progress)
         remove_live_files(folder)
+        remove_ensemble(folder)
         write_run(run, label, folder)
         return run
 
@@ -62,9 +70,12 @@ class RunCommand:
         for folder in self.folders:
             with writing(folder):
                 folder.mkdir(parents=True, exist_ok=True)
+        start = time.perf_counter()
         for (variant, resolved), folder in zip(self.checked, self.folders, strict=True):
             if not self._interrupted:
                 self._run(variant, resolved, folder)
+        if not self._interrupted:
+            self._replicate(time.perf_counter() - start)
         plots = self._write_plots()
         with printing():
             self._report(plots)
@@ -81,13 +92,26 @@ class RunCommand:
         return [(variant.label or run.name, run) for variant, run in self.done]
 
     def _run(self, variant: Variant, resolved: Resolved, folder: Path) -> None:
+        """The only run of a variant, or the first of several."""
         label = variant.label or resolved.scenario.name
+        if resolved.scenario.replications > 1:
+            remove_single(folder)
+            remove_ensemble(folder)
+            folder, resolved = member_folder(folder, resolved.scenario.seed), single(resolved)
         try:
             with ProgressBar(label, resolved.scenario.workload.num_requests) as progress:
                 run = self.execute(resolved, label, folder, progress)
         except InputError as error:
             raise InputError(f"{variant.file}: {error}") from None
         self.done.append((variant, run))
+
+    def _replicate(self, elapsed: float) -> None:
+        """The other replications of all variants, whose first ones took `elapsed` seconds."""
+        parts = zip(self.checked, self._labelled, self.folders, strict=True)
+        groups = [Group(resolved, run, label, folder) for (_, resolved), (label, run), folder in parts]
+        groups = [group for group in groups if group.resolved.scenario.replications > 1]
+        if groups:
+            complete(groups, self.jobs, each=elapsed / len(self.done))
 
     def _write_plots(self) -> list[Path]:
         folder = self.base / "plots"
@@ -103,7 +127,7 @@ class RunCommand:
         self._say_once([(label, note) for label, run in self._labelled for note in run.notes])
         self._say_once([(label, run.load) for label, run in self._labelled if run.load])
         print_table(self.console, self._labelled)
-        self._say_once([(label, line) for label, run in self._labelled for line in turned_away(run)])
+        self._say_once([(label, one_of(run)[2:] + line) for label, run in self._labelled for line in turned_away(run)])
         for title, table, below in published_tables(self.done):
             say(self.console, title)
             self.console.print(table)

@@ -8,8 +8,8 @@ from typing import Any
 
 from sim.compare import Comparison, compare
 from sim.compare_tables import print_comparison, print_ranks
-from sim.files import usable, writing
-from sim.live_output import COMPARISON, remove_comparison_plots, write_json
+from sim.files import usable, write_json, writing
+from sim.live_output import COMPARISON, remove_comparison_plots
 from sim.printing import printing
 from sim.profiles import load_profile
 from sim.ranks import ranks

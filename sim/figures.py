@@ -95,6 +95,22 @@ class HeldOut(Frozen):
     bias: StageErrors  # of the summed time of all rows, with every row fitted; mixed rows never are
 
 
+class StageSpread(Frozen):
+    """How far a stage's times lie from its predictions: relative standard deviations, 0.02 for 2 %."""
+
+    bias: Stated[NonNegative]  # of what a kind of shape is off by as a whole, however often it runs
+    noise: Stated[NonNegative]  # of single iterations about that
+
+
+class Spread(Frozen):
+    """The uncertainty that the fit leaves, by stage: of timings over predictions, without corrections."""
+
+    encode: StageSpread
+    prefill: StageSpread
+    decode: StageSpread
+    mixed: StageSpread
+
+
 class Memory(Frozen):
     """What the memory ledger needs of a model: its weights and the widths of its vision tower."""
 

@@ -19,6 +19,7 @@ from sim.figures import HeldOut, Range, StageErrors, Stated
 from sim.files import whole, writing
 from sim.profiles import Profile, first_problem
 from sim.timings import has_parts, read_header, read_rows
+from sim.withheld import mean_errors, spread
 from workloads.errors import InputError
 from workloads.frozen import LEAST
 
@@ -31,7 +32,8 @@ FORMULA = (
 )
 METHOD = (
     "encoder: each image size withheld in turn, batches of 1024 tokens and more; prefill and decode: each token count "
-    "withheld in turn from both; mixed: never fitted. bias: summed time with every row fitted"
+    "withheld in turn from both, then each context, whichever is harder; mixed: never fitted. bias: summed time with "
+    "every row fitted"
 )
 METHOD_TOTALS = (
     "whole times of iterations; encoder: the token count of each batch withheld in turn; prefill, decode and mixed: "
@@ -80,13 +82,14 @@ def write_profile(profile: Profile, path: Path) -> None:
 def _fitted(rows: pd.DataFrame, fitted: Mapping[str, float]) -> dict[str, Any]:
     """The parts of a profile that follow from its timings, in the schema's words."""
     form, method, source = (regression, METHOD, _source) if has_parts(rows) else (totals, METHOD_TOTALS, _source_totals)
-    errors = StageErrors.model_validate(_short(form.held_out(rows, dict(fitted))))
+    tested = form.tested(rows, dict(fitted))
     bias = StageErrors.model_validate(_short(regression.bias(rows, dict(fitted))))
     return {
         "formula": FORMULA,
         "coefficients": {name: Stated(value=fitted[name], unit=UNITS[name], source=source(name)) for name in UNITS},
         "range": _range(rows),
-        "held_out": HeldOut(method=method, unit="percent", mape=errors, bias=bias),
+        "held_out": HeldOut(method=method, unit="percent", mape=mean_errors(tested), bias=bias),
+        "spread": spread(tested),
     }
 
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from sim.files import whole, writing
+from sim.files import whole, write_json, writing
 from sim.output import write_run
 from sim.plan_log import write_plans
 from sim.result import Run
@@ -51,10 +50,3 @@ def remove_live_files(folder: Path) -> None:
 def remove_comparison_plots(folder: Path) -> None:
     for path in (folder / "plots").glob(COMPARISON_PLOTS):
         path.unlink(missing_ok=True)
-
-
-def write_json(content: dict[str, Any], path: Path) -> None:
-    """Whole or not at all; what is undefined is null, never NaN."""
-    text = json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
-    with whole(path) as partial:
-        partial.write_text(text, encoding="utf-8")

@@ -7,7 +7,7 @@ from typing import Annotated
 
 from pydantic import Field, PrivateAttr, ValidationError, ValidationInfo
 
-from sim.figures import Coefficients, Corrections, Device, HeldOut, Memory, Range, Source, Stated
+from sim.figures import Coefficients, Corrections, Device, HeldOut, Memory, Range, Source, Spread, Stated
 from workloads.errors import InputError
 from workloads.frozen import Frozen
 
@@ -27,6 +27,7 @@ class Profile(Frozen):
     corrections: Corrections
     range: Range
     held_out: HeldOut
+    spread: Spread | None = None  # what `tandem run --uncertainty` draws from
     memory: Memory
     interference: Stated[Annotated[float, Field(ge=1, le=100)]] | None = None  # of a side stream, both ways
     _digest: str = PrivateAttr(default="")

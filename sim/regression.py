@@ -10,6 +10,8 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy.optimize import least_squares, nnls
 
+from sim.withheld import Predict, withhold
+
 Floats = NDArray[np.float64]
 Fit = dict[str, float]
 
@@ -23,7 +25,7 @@ GEMM_BOUNDS = (np.array([0.0, 0.0, 0.0, 1.0]), np.array([1e3, 1.0, 1.0, 64.0]))
 
 
 def fit(rows: pd.DataFrame) -> Fit:
-    """Every coefficient, each stage from its own column; mixed iterations are left for `held_out`."""
+    """Every coefficient, each stage from its own column; mixed iterations are left for `tested`."""
     return fit_encoder(rows) | fit_language_model(rows)
 
 
@@ -51,32 +53,29 @@ def predict(c: Fit, rows: pd.DataFrame) -> Floats:
     return np.asarray(encode + gemm + prefill + decode)
 
 
-def held_out(rows: pd.DataFrame, fitted: Fit) -> Fit:
-    """Mean absolute error per stage in percent: whole image sizes and whole token counts withheld in turn."""
-    encoder = _withheld(rows[rows.stage == "encoder"], fit_encoder, fitted)
+def tested(rows: pd.DataFrame, fitted: Fit) -> pd.DataFrame:
+    """What fits predict that have not seen a row's image size, or its token count, or its context (`sim.withheld`).
+
+    Mixed rows are never fitted; their groups are token counts.
+    """
+    encoder, mixed = rows[rows.stage == "encoder"], rows[rows.stage == "mixed"]
+    encoder = withhold(encoder, {"size": encoder.tokens}, _predictor(fit_encoder, fitted))
     encoder = encoder[encoder.images * encoder.tokens >= SMALL_ENCODER_BATCH]
-    language = _withheld(rows[rows.stage.isin(["prefill", "decode"])], fit_language_model, fitted)
-    mixed = _predicted(fitted, rows[rows.stage == "mixed"])
-    tested = pd.concat([encoder, language, mixed])
-    error = 100 * (tested.predicted / tested.total_ms - 1).abs()
-    return {str(stage): float(mean) for stage, mean in error.groupby(tested.stage).mean().items()}
+    language = rows[rows.stage.isin(["prefill", "decode"])]
+    kinds = {"size": language.chunk + language.decodes, "context": language.cached + language.context}
+    language = withhold(language, kinds, _predictor(fit_language_model, fitted))
+    mixed = mixed.assign(kind="size", value=mixed.chunk + mixed.decodes, predicted=predict(fitted, mixed))
+    return pd.concat([encoder, language, mixed])
+
+
+def _predictor(refit: Callable[[pd.DataFrame], Fit], fitted: Fit) -> Predict:
+    return lambda rest, part: predict(fitted | refit(rest), part)
 
 
 def bias(rows: pd.DataFrame, fitted: Fit) -> Fit:
     """Per stage, by how many percent the summed predictions miss the summed timings."""
-    sums = _predicted(fitted, rows).groupby("stage")[["predicted", "total_ms"]].sum()
+    sums = rows.assign(predicted=predict(fitted, rows)).groupby("stage")[["predicted", "total_ms"]].sum()
     return {str(stage): float(100 * (row.predicted / row.total_ms - 1)) for stage, row in sums.iterrows()}
-
-
-def _withheld(rows: pd.DataFrame, refit: Callable[[pd.DataFrame], Fit], fitted: Fit) -> pd.DataFrame:
-    """`rows`, each predicted by a fit that has seen none of its size."""
-    size = rows.tokens + rows.chunk + rows.decodes
-    parts = [_predicted(fitted | refit(rows[size != value]), rows[size == value]) for value in size.unique()]
-    return pd.concat(parts)
-
-
-def _predicted(c: Fit, rows: pd.DataFrame) -> pd.DataFrame:
-    return rows.assign(predicted=predict(c, rows))
 
 
 def _linear(names: tuple[str, ...], terms: Floats, measured: pd.Series, rows: pd.DataFrame) -> Fit:

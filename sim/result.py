@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
@@ -19,6 +19,9 @@ from sim.request_log import ONLY
 from sim.samples import WeightedSample
 from sim.slo import SLO
 from sim.world import World
+
+if TYPE_CHECKING:
+    from sim.ensemble import Ensemble
 
 
 class Run:
@@ -38,9 +41,20 @@ class Run:
         self.allocation_failures = world.backend.allocation_failures
         self.peak_encoder_bytes = world.backend.peak_encoder_bytes
         self.spans = world.spans()
+        self.ensemble: Ensemble | None = None  # where it stands for several
         self.num_iterations = world.recorder.iterations.num_iterations
         self._log = world.recorder.iterations
         self._requests = world.recorder.requests
+
+    def stand_for(self, ensemble: Ensemble) -> None:
+        """From now on its summary, verdict and decisions are those of all; its tables stay its own."""
+        self.ensemble, self.summary = ensemble, ensemble.summary
+        self.verdict, self.decisions = ensemble.verdict, ensemble.decisions
+
+    @property
+    def half_widths(self) -> dict[str, float | None]:
+        """Of the summary's 95 % intervals, where it is one of means."""
+        return {} if self.ensemble is None else self.ensemble.half_widths
 
     @property
     def name(self) -> str:

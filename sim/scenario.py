@@ -37,6 +37,7 @@ def _name(value: str) -> str:
 
 
 Name = Annotated[str, AfterValidator(_name)]
+Replications = Annotated[int, Field(ge=1, le=10_000)]
 
 
 class Clients(Frozen):
@@ -65,6 +66,7 @@ class Scenario(Frozen):
 
     name: Name = "scenario"  # left out: the file's
     seed: Annotated[int, Field(ge=0, le=2**62)] = 0
+    replications: Replications = 1  # runs with successive seeds, whose means are shown
     model: Model
     profile: Annotated[
         str, AfterValidator(existing_profile)

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
+from sim.student import half_width
 from sim.sweep_points import Setting
 
 Floats = NDArray[np.float64]
-
-CONFIDENCE = 0.95
 
 
 @dataclass(frozen=True)
@@ -22,10 +20,6 @@ class Estimate:
 
     mean: float
     half: float | None
-
-    @property
-    def around_zero(self) -> bool:
-        return self.half is not None and abs(self.mean) <= self.half
 
 
 @dataclass(frozen=True)
@@ -39,12 +33,7 @@ class Ranked:
 
 def estimate(values: Floats) -> Estimate:
     """The mean and Student's interval around it, at 95 %."""
-    if len(values) < 2:
-        return Estimate(float(values.mean()), None)
-    from scipy.special import stdtrit  # scipy takes a while to import
-
-    quantile = float(stdtrit(len(values) - 1, (1 + CONFIDENCE) / 2))
-    return Estimate(float(values.mean()), quantile * float(values.std(ddof=1)) / math.sqrt(len(values)))
+    return Estimate(float(values.mean()), half_width(values.tolist()))
 
 
 def ranked(settings: Sequence[tuple[Setting, Mapping[int, float]]], *, least: bool = False) -> list[Ranked]:

@@ -6,7 +6,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from sim.files import usable, whole, writing
+from sim.files import usable, write_text, writing
 from sim.printing import printing
 from sim.progress import ProgressBar
 from sim.sweep_file import Sweep
@@ -101,8 +101,7 @@ class SweepCommand:
             if text is None:
                 path.unlink(missing_ok=True)
                 return
-            with whole(path) as partial:
-                partial.write_text(text, encoding="utf-8")
+            write_text(path, text)
 
     def _write_plots(self, report: Report) -> list[Path]:
         if not self.plots:

@@ -10,14 +10,19 @@ from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo, mod
 
 from sim.files import usable
 from sim.published import Metric
-from sim.scenario import Name
+from sim.scenario import Name, Replications
 from sim.scenario_file import load
 from sim.yaml_text import shown, written
 from workloads.errors import InputError
 from workloads.frozen import Frozen, Positive
 
 DIGITS = 6  # of a number that is drawn, so that it reads well and means the same when it is typed
-OWN = {"name": "the sweep's is its own", "seed": "replications vary it", "published": "it changes nothing"}
+OWN = {
+    "name": "the sweep's is its own",
+    "seed": "replications vary it",
+    "replications": "the sweep's are its own",
+    "published": "it changes nothing",
+}
 
 
 class Range(Frozen):
@@ -138,7 +143,7 @@ class Sweep(Frozen):
     scenario: Annotated[Path, AfterValidator(_beside)]
     set: dict[str, Any] = Field(default_factory=dict)  # dotted paths changed in it for every point
     knobs: dict[KnobPath, Knob] = Field(default_factory=dict)  # dotted path -> what it is set to
-    replications: Annotated[int, Field(ge=1, le=10_000)] = 1  # of every setting, each with the next seed
+    replications: Replications | None = None  # of every setting, with successive seeds; left out: the scenario's
     search: Search = Grid()
     best: Best | None = None  # left out: most goodput where there are SLOs, else most throughput
 

@@ -48,10 +48,11 @@ class Points:
         for path, value in sweep.set.items():
             assign(self._content, path, value)
         self.scenario = resolve(base).scenario
+        self.replications = sweep.replications or base.replications
 
     def of(self, setting: Setting) -> list[Point]:
         """One for each replication."""
-        return [self.point(setting, replication) for replication in range(self.sweep.replications)]
+        return [self.point(setting, replication) for replication in range(self.replications)]
 
     def point(self, setting: Setting, replication: int) -> Point:
         """Whatever is wrong with its scenario is its reason."""
@@ -65,7 +66,7 @@ class Points:
 
     def changed(self, setting: Setting, seed: int) -> Scenario:
         """The scenario of a setting, as one would have written it. Raises InputError with the knob's path."""
-        return decode(Scenario, self._content, {**setting, "seed": seed}, self._base, "knobs.")
+        return decode(Scenario, self._content, {**setting, "seed": seed, "replications": 1}, self._base, "knobs.")
 
 
 def identity(scenario: Scenario) -> str:

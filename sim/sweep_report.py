@@ -42,14 +42,14 @@ class Report:
         say(console, f"{self.figure}, {self._words}")
         if self.ranked:
             console.print(self._table())
-        if self._points.sweep.replications == 1:
+        if self._points.replications == 1:
             say(console, "one replication does not tell chance from effect; replications: 5 does")
         for line in (*self._searches(), *self._unfinished()):
             say(console, line)
 
     @property
     def _words(self) -> str:
-        number = self._points.sweep.replications
+        number = self._points.replications
         settings = f"the best {MOST} of {len(self.ranked)} settings" if len(self.ranked) > MOST else "best first"
         return f"{settings}, {number} replication{'s' * (number > 1)} each"
 
@@ -82,7 +82,7 @@ class Report:
         if isinstance(sweep.search, MaxGoodput):
             setting[sweep.search.rate] = float(f"{best.figure.mean:.4g}")
         low_high = _interval(best.figure)
-        spread = f", 95 % {low_high} over {sweep.replications} replications" if low_high != "-" else ""
+        spread = f", 95 % {low_high} over {self._points.replications} replications" if low_high != "-" else ""
         comment = f"# {sweep.name}: the best of {len(self.ranked)} settings: {self.figure} {number(best.figure.mean)}"
         knobs = [f"#   {path}: {written(value)}" for path, value in setting.items()]
         scenario = self._points.changed(setting, self._points.scenario.seed)

@@ -79,7 +79,7 @@ class Ascents:
         self.ascents = [
             Ascent(setting, replication, Climb(start, search.tolerance, search.max_simulations))
             for setting in _product(points.sweep.knobs)
-            for replication in range(points.sweep.replications)
+            for replication in range(points.replications)
         ]
         _check([self._point(ascent) for ascent in self.ascents], points.sweep.knobs)
 

@@ -22,6 +22,8 @@ def print_table(console: Console, runs: Runs) -> None:
         lines = flat
     for part in _parts(console, lambda some: _table(lines, some), len(runs)):
         console.print(part)
+    for number in sorted({len(run.ensemble.members) for _, run in runs if run.ensemble is not None}):
+        say(console, f"means of {number} runs with successive seeds, ± half of their 95 % confidence interval")
     for source in sorted({run.source for _, run in runs}):
         say(console, source)
 

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize, nnls
 
 from sim.regression import Fit, decode_terms, encoder_terms, num_tokens, predict, prefill_terms, weights
+from sim.withheld import withhold
 
 Floats = NDArray[np.float64]
 
@@ -30,8 +31,7 @@ def fit(rows: pd.DataFrame) -> Fit:
     return fit_encoder(rows) | fit_language_model(rows)
 
 
-def fit_encoder(rows: pd.DataFrame, near: Fit | None = None) -> Fit:
-    """Solved at once, whatever is `near`."""
+def fit_encoder(rows: pd.DataFrame) -> Fit:
     encoder = rows[rows.stage == "encoder"]
     found, _ = _solve(encoder_terms(encoder), encoder)
     return _unbiased(dict(zip(("E0", "E1", "E2"), found.tolist(), strict=True)), encoder)
@@ -65,19 +65,16 @@ def _place(fitted: Fit) -> Floats:
     return np.log2([np.clip(knee, LEAST_KNEE, MOST_KNEE), fitted["p"]])
 
 
-def held_out(rows: pd.DataFrame, fitted: Fit) -> Fit:
-    """Mean absolute error per stage in percent: each size withheld in turn from all stages that are fitted together."""
+def tested(rows: pd.DataFrame, fitted: Fit) -> pd.DataFrame:
+    """What fits predict that have not seen a row's token count, withheld from all stages that are fitted together."""
     encoder, language = rows[rows.stage == "encoder"], rows[rows.stage != "encoder"]
-    parts = []
-    for part, refit in ((encoder, fit_encoder), (language, fit_language_model)):
-        size = part.images * part.tokens + part.chunk + part.decodes
-        for value in size.unique():
-            rest = part[size != value]
-            found = fitted | refit(rest, fitted) if len(rest) else fitted
-            withheld = part[size == value]
-            parts.append(100 * (predict(found, withheld) / withheld.total_ms - 1).abs())
-    error = pd.concat(parts)
-    return {str(stage): float(mean) for stage, mean in error.groupby(rows.stage).mean().items()}
+    tokens = {"size": encoder.images * encoder.tokens}, {"size": language.chunk + language.decodes}
+    return pd.concat(
+        [
+            withhold(encoder, tokens[0], lambda rest, part: predict(fitted | fit_encoder(rest), part)),
+            withhold(language, tokens[1], lambda rest, part: predict(fitted | fit_language_model(rest, fitted), part)),
+        ]
+    )
 
 
 def _bend(place: Floats) -> tuple[float, float]:

@@ -33,8 +33,9 @@ def edited_csv(tmp_path: Path, old: str, new: str) -> Path:
     return path
 
 
-def coefficients(content: dict[str, Any]) -> dict[str, float]:
-    return {name: stated.pop("value") for name, stated in content["coefficients"].items()}
+def values(stated: dict[str, Any]) -> dict[str, float]:
+    """Taken out of it."""
+    return {name: figure.pop("value") for name, figure in stated.items()}
 
 
 @pytest.mark.parametrize("name", SHIPPED)
@@ -43,7 +44,9 @@ def test_shipped_is_a_fresh_fit_of_its_csv(name: str, tmp_path: Path) -> None:
     write_profile(make_profile(FOLDER / f"{name}.csv"), tmp_path / "fresh.json")
     fresh = json.loads((tmp_path / "fresh.json").read_text())
     shipped = json.loads((FOLDER / f"{name}.json").read_text())
-    assert coefficients(fresh) == pytest.approx(coefficients(shipped), rel=2e-5)
+    assert values(fresh["coefficients"]) == pytest.approx(values(shipped["coefficients"]), rel=2e-5)
+    for stage, spread in fresh["spread"].items():
+        assert values(spread) == pytest.approx(values(shipped["spread"][stage]), abs=1.1e-4)
     for figures in ("mape", "bias"):
         assert fresh["held_out"].pop(figures) == pytest.approx(shipped["held_out"].pop(figures), abs=0.011)
     assert fresh == shipped
@@ -102,7 +105,7 @@ def test_every_figure_has_a_unit_and_a_source() -> None:
         return sum(visit(child) for child in node.values()) if isinstance(node, dict) else 0
 
     for name in SHIPPED:
-        assert visit(json.loads((FOLDER / f"{name}.json").read_text())) == 13 + 3 + 7 + 1
+        assert visit(json.loads((FOLDER / f"{name}.json").read_text())) == 13 + 3 + 7 + 8 + 1
 
 
 def test_missing_profile_names_the_nearest(tmp_path: Path) -> None:
