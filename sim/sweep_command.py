@@ -30,6 +30,8 @@ class SweepCommand:
     def __init__(
         self, file: Path, out: Path | None, *, jobs: int | None, dask: str | None, tables: bool, plots: bool
     ) -> None:
+        if jobs is not None and dask is not None:
+            raise InputError("--jobs: a Dask cluster has as many workers as it has")
         self.jobs, self.dask, self.plots = jobs, dask, plots
         self.console = new_console()
         self.sweep = Sweep.load(file)

@@ -64,9 +64,10 @@ class Points:
             return Point(_hash([written(content)]), setting, replication, seed, "", str(error))
         return Point(identity(scenario), setting, replication, seed, json.dumps(plain(scenario)))
 
-    def changed(self, setting: Setting, seed: int) -> Scenario:
+    def changed(self, setting: Setting, seed: int, replications: int = 1) -> Scenario:
         """The scenario of a setting, as one would have written it. Raises InputError with the knob's path."""
-        return decode(Scenario, self._content, {**setting, "seed": seed, "replications": 1}, self._base, "knobs.")
+        changes = {**setting, "seed": seed, "replications": replications}
+        return decode(Scenario, self._content, changes, self._base, "knobs.")
 
 
 def identity(scenario: Scenario) -> str:

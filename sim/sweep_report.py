@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 
 from sim.output import scenario_text
 from sim.published_table import number
-from sim.sweep_best import Estimate, ranked
+from sim.sweep_best import Estimate, best_first
 from sim.sweep_file import MaxGoodput
-from sim.sweep_points import Point, Points, Setting, label
+from sim.sweep_points import Point, Points, label
 from sim.sweep_row import FINISHED, Row
 from sim.sweep_search import Ascent, Ascents, Search
 from sim.tables import new_table, say
@@ -28,14 +27,7 @@ class Report:
 
     def __init__(self, points: Points, search: Search, rows: Sequence[tuple[Point, Row]]) -> None:
         self._points, self._search, self._rows = points, search, rows
-        sweep = points.sweep
-        if isinstance(search, Ascents) and isinstance(sweep.search, MaxGoodput):
-            self.figure = f"rate with {100 * sweep.search.attainment:g} % within the SLOs"
-            self.ranked = ranked(_rates(search))
-        else:
-            least = sweep.best is not None and sweep.best.minimise is not None
-            self.figure = figure_of(points)
-            self.ranked = ranked(_figures(rows, self.figure), least=least)
+        self.figure, self.ranked = best_first(points, search, rows)
 
     def print(self, console: Console) -> None:
         """The best settings and how sure they are, then what did not finish."""
@@ -77,44 +69,18 @@ class Report:
         """The best setting as a scenario, with what it came to above it; None where no setting finished."""
         if not self.ranked:
             return None
-        best, sweep = self.ranked[0], self._points.sweep
+        best, points = self.ranked[0], self._points
         setting = dict(best.setting)
-        if isinstance(sweep.search, MaxGoodput):
-            setting[sweep.search.rate] = float(f"{best.figure.mean:.4g}")
-        low_high = _interval(best.figure)
-        spread = f", 95 % {low_high} over {self._points.replications} replications" if low_high != "-" else ""
-        comment = f"# {sweep.name}: the best of {len(self.ranked)} settings: {self.figure} {number(best.figure.mean)}"
+        if isinstance(points.sweep.search, MaxGoodput):
+            setting[points.sweep.search.rate] = float(f"{best.figure.mean:.4g}")
         knobs = [f"#   {path}: {written(value)}" for path, value in setting.items()]
-        scenario = self._points.changed(setting, self._points.scenario.seed)
-        text = scenario_text(scenario).partition("\n")[2]
-        return "\n".join([comment + spread, *knobs, text])
+        scenario = points.changed(setting, points.scenario.seed, points.replications)
+        return "\n".join([f"# {self._headline(best.figure)}", *knobs, scenario_text(scenario).partition("\n")[2]])
 
-
-def figure_of(points: Points) -> str:
-    """What settings are ranked by."""
-    best = points.sweep.best
-    if best is not None:
-        return best.figure
-    return "request_goodput" if points.scenario.slo.per_request else "request_throughput"
-
-
-def _figures(rows: Sequence[tuple[Point, Row]], figure: str) -> list[tuple[Setting, dict[int, float]]]:
-    """Of every setting that finished with all its seeds and has the figure."""
-    settings: dict[str, tuple[Setting, dict[int, Any]]] = {}
-    for point, row in rows:
-        _, values = settings.setdefault(written(dict(point.setting)), (point.setting, {}))
-        values[point.replication] = row.get(figure) if row["verdict"] == FINISHED else None
-    return [pair for pair in settings.values() if None not in pair[1].values()]
-
-
-def _rates(search: Ascents) -> list[tuple[Setting, dict[int, float]]]:
-    """Of every setting that has one with all its seeds."""
-    settings: dict[str, tuple[Setting, dict[int, Any]]] = {}
-    for ascent in search.ascents:
-        _, values = settings.setdefault(written(dict(ascent.setting)), (ascent.setting, {}))
-        climb = ascent.climb
-        values[ascent.replication] = None if climb.bad is None else climb.good
-    return [pair for pair in settings.values() if None not in pair[1].values()]
+    def _headline(self, figure: Estimate) -> str:
+        of = f"{self._points.sweep.name}: the best of {len(self.ranked)} settings"
+        spread = f", 95 % {_interval(figure)} over {self._points.replications} replications" if figure.half else ""
+        return f"{of}: {self.figure} {number(figure.mean)}{spread}"
 
 
 def _told(ascent: Ascent) -> str:

@@ -245,6 +245,11 @@ def test_a_cluster_that_does_not_answer_is_one_line(tmp_path: Path, monkeypatch:
     assert result.stderr.count("\n") == 1
 
 
+def test_processes_and_a_cluster_do_not_go_together(tmp_path: Path) -> None:
+    result = tandem("sweep", written(tmp_path), "--out", tmp_path, "--dask", "tcp://127.0.0.1:9", "--jobs", "2")
+    assert result.exit_code == 2 and "--jobs: a Dask cluster has" in result.stderr
+
+
 @pytest.fixture
 def cluster() -> Iterator[str]:
     from distributed import LocalCluster
