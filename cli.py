@@ -53,7 +53,9 @@ Dtype = Annotated[
 Threads = Annotated[int, typer.Option(metavar="N", help="Threads of the CPU; more than there are idle cores is slow.")]
 Jobs = Annotated[
     int | None,
-    typer.Option(min=1, metavar="N", help="Processes; default: as many as there are cores.", show_default=False),
+    typer.Option(
+        min=1, metavar="N", help="Processes for several simulations; default: one a core.", show_default=False
+    ),
 ]
 NoPlots = Annotated[bool, typer.Option("--no-plots", help="Write tables only.", show_default=False)]
 
@@ -80,6 +82,16 @@ def run(
     out: Out = None,
     no_plots: NoPlots = False,
     jobs: Jobs = None,
+    uncertainty: Annotated[
+        int | None,
+        typer.Option(
+            min=2,
+            max=10_000,
+            metavar="N",
+            help="Run N times, each with another seed and another draw of what the profile leaves uncertain.",
+            show_default=False,
+        ),
+    ] = None,
 ) -> None:
     """Simulate scenarios and show their latencies side by side.
 
@@ -99,7 +111,7 @@ def run(
     with _failures():
         from sim.command import RunCommand
 
-        code = RunCommand(scenarios, set_, out, plots=not no_plots, jobs=jobs)()
+        code = RunCommand(scenarios, set_, out, plots=not no_plots, jobs=jobs, uncertainty=uncertainty)()
     raise typer.Exit(code)
 
 
@@ -224,20 +236,39 @@ def calibrate(
 
 @app.command()
 def fit(
-    csv: Annotated[Path, typer.Argument(metavar="CSV", help="Timings, as calibrate writes them.", show_default=False)],
+    source: Annotated[
+        str,
+        typer.Argument(
+            metavar="SOURCE",
+            help="A CSV of timings, as calibrate writes them, or aiconfigurator:SYSTEM/BACKEND/MODEL[-tpN].",
+            show_default=False,
+        ),
+    ],
     out: Annotated[
         Path | None,
-        typer.Option(metavar="PROFILE.json", help="Default: beside the CSV, ending in .json.", show_default=False),
+        typer.Option(
+            metavar="PROFILE.json",
+            help="Default: beside the CSV, ending in .json; of published tables, in runs/profiles.",
+            show_default=False,
+        ),
     ] = None,
 ) -> None:
-    """Fit the cost model to timings: CSV in, profile out.
+    """Fit the cost model to timings: timings in, profile out.
 
-    The profile goes into a scenario as `profile: PROFILE.json`, or by its name if it lies in scenarios/profiles.
+    Shows how far it is off on timings that were withheld. The profile goes into a scenario as `profile: PROFILE.json`,
+    or by its name if it lies in scenarios/profiles. For example:
+
+    \b
+      tandem fit small.csv
+      tandem fit aiconfigurator:h100_sxm/vllm/qwen2-vl-7b-tp2 --out h100.json
+
+    Published tables: systems h200_sxm, h100_sxm, b200_sxm and l40s, backends sglang, vllm and trtllm, models
+    qwen2-vl-2b, qwen2-vl-7b, qwen2.5-vl-7b and qwen3-vl-8b.
     """
     with _failures():
         from sim.fit_command import fit_command
 
-        fit_command(csv, out)
+        fit_command(source, out)
 
 
 @app.command()

@@ -6,6 +6,7 @@ t = host + encode + gemm(T) + prefill_attention + decode_attention
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from sim.cost_tables import NO_TABLES, EncodeTable, Tables
 from sim.decode_run import HALF, QUANTUM, SHIFT, DecodeRun, run_until
 from sim.profiles import Profile
 
@@ -34,6 +35,9 @@ class CostModel:
     decode_fixed: float  # D0
     decode_sequence: float  # D1
     decode_context: float  # D2
+    tables: Tables = NO_TABLES  # in the place of E0 + ... or gemm, in nanoseconds
+    encode_offset: float = 0.0  # e0, beside a table
+    _encodes: dict[tuple[int, int], float] = field(default_factory=dict, init=False, repr=False, compare=False)
     _gemms: dict[int, float] = field(default_factory=dict, init=False, repr=False, compare=False)
     _context_quanta: int = field(init=False, repr=False, compare=False)
     _decodes: dict[int, int] = field(default_factory=dict, init=False, repr=False, compare=False)
@@ -61,12 +65,16 @@ class CostModel:
             decode_fixed=model * c.D0.value,
             decode_sequence=model * c.D1.value,
             decode_context=model * c.D2.value,
+            tables=profile.tables.scaled(encode=NS_PER_MS, gemm=model),
+            encode_offset=NS_PER_MS * fix.encoder_offset.value if corrected else 0.0,
         )
 
     def encode(self, tokens: int, squares: int) -> int:
         """The encoder over frames of s pre-merger tokens: `tokens` = sum(s), `squares` = sum(s^2)."""
         if not tokens:
             return 0
+        if self.tables.encode is not None:
+            return round(self.encode_offset + self._table_encode(self.tables.encode, tokens, squares))
         return round(self.encode_fixed + self.encode_token * tokens + self.encode_square * squares)
 
     def compute(self, prefill: Sequence[tuple[int, int]], num_decodes: int, context_tokens: int) -> int:
@@ -95,14 +103,31 @@ class CostModel:
         first = self._decode(num_decodes) + context * context_tokens + (self.host << SHIFT) + HALF
         return run_until(horizon, n, first, context * num_decodes)
 
+    def _table_encode(self, table: EncodeTable, tokens: int, squares: int) -> float:
+        """Frames of several sizes are priced as so many of their mean size, each token's own."""
+        elapsed = self._encodes.get((tokens, squares))
+        if elapsed is None:
+            fixed = self.encode_fixed - self.encode_offset
+
+            def formula(frames: float, size: float) -> float:
+                return fixed + frames * size * (self.encode_token + self.encode_square * size)
+
+            elapsed = self._encodes[tokens, squares] = table.at(tokens * tokens / squares, squares / tokens, formula)
+        return elapsed
+
     def _gemm(self, tokens: int) -> float:
-        """Weights-bound turning compute-bound; the greater is factored out, since (G1 * T)**p would overflow."""
         elapsed = self._gemms.get(tokens)
         if elapsed is None:
-            low, high = sorted((self.gemm_floor, self.gemm_token * tokens))
-            bend = (1 + (low / high) ** self.gemm_power) ** (1 / self.gemm_power) if high else 1.0
-            elapsed = self._gemms[tokens] = high * bend + self.gemm_slope * tokens
+            table = self.tables.gemm
+            elapsed = self._formula_gemm(tokens) if table is None else table.at(tokens, self._formula_gemm)
+            self._gemms[tokens] = elapsed
         return elapsed
+
+    def _formula_gemm(self, tokens: float) -> float:
+        """Weights-bound turning compute-bound; the greater is factored out, since (G1 * T)**p would overflow."""
+        low, high = sorted((self.gemm_floor, self.gemm_token * tokens))
+        bend = (1 + (low / high) ** self.gemm_power) ** (1 / self.gemm_power) if high else 1.0
+        return high * bend + self.gemm_slope * tokens
 
     def _decode(self, num_decodes: int) -> int:
         """All of a decode-only iteration but its context, in quanta."""

@@ -8,6 +8,7 @@ from workloads.frozen import Frozen, NonNegative, Positive
 
 T = TypeVar("T")
 Span = tuple[NonNegativeInt, NonNegativeInt]  # least and greatest value in the timings
+Great = Annotated[float, Field(gt=0, le=1e18, allow_inf_nan=False)]  # operations, bytes and the like, a second or not
 
 
 class Stated(Frozen, Generic[T]):
@@ -33,8 +34,9 @@ class Source(Frozen):
     licence: str
     system: str
     backend: str
+    backend_version: str | None = None
     dtype: str
-    gpus: PositiveInt
+    gpus: PositiveInt  # over which the model is split, each with a rank of it
     queried: str  # year and month
     clock: str | None = None  # of timings of one's own, as `tandem replay --clock` names them
 
@@ -71,6 +73,7 @@ class Range(Frozen):
 
     images: Span
     encoder_tokens_per_image: Span
+    encoder_tokens: Span | None = None  # in a call
     chunk: Span
     cached: Span
     decodes: Span
@@ -86,13 +89,22 @@ class StageErrors(Frozen):
     mixed: float
 
 
+class Compared(Frozen):
+    """The errors by which a part got its form: the formula, or a table in its place."""
+
+    formula: float
+    table: float
+
+
 class HeldOut(Frozen):
-    """How well the formula predicts what it was not fitted to, without corrections."""
+    """How well the profile predicts what it was not fitted to, without corrections."""
 
     method: str
     unit: str
     mape: StageErrors
-    bias: StageErrors  # of the summed time of all rows, with every row fitted; mixed rows never are
+    bias: StageErrors  # of the summed time of all rows, with every row fitted; published mixed rows never are
+    encode: Compared | None = None
+    gemm: Compared | None = None
 
 
 class StageSpread(Frozen):
@@ -111,8 +123,22 @@ class Spread(Frozen):
     mixed: StageSpread
 
 
+class Roofline(Frozen):
+    """The floor below every time: what a rank has to compute and to read, at the device's best."""
+
+    peak: Stated[Great]  # operations a second
+    bandwidth: Stated[Great]  # of its memory
+    encoder_weights: Stated[Great]
+    encoder_token: Stated[Great]  # operations for a pre-merger token
+    encoder_pair: Stated[Great]  # for two of them in one frame
+    language_weights: Stated[Great]
+    language_token: Stated[Great]  # operations for a token, attention apart
+    attention_pair: Stated[Great]  # for a query with a key
+    kv_token: Stated[Great]  # keys and values
+
+
 class Memory(Frozen):
-    """What the memory ledger needs of a model: its weights and the widths of its vision tower."""
+    """What the memory ledger needs of a rank of a model: its weights and the widths of its vision tower."""
 
     weights: Stated[PositiveInt]
     dtype: Stated[PositiveInt]

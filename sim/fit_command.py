@@ -1,4 +1,4 @@
-"""One `tandem fit`: a CSV of timings becomes a profile, with its errors on timings that were withheld."""
+"""One `tandem fit`: timings become a profile, with its errors on timings that were withheld."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ from sim.tables import new_console, new_table, say
 from workloads.errors import InputError
 
 NEEDS_SCIPY = "fitting needs scipy: pip install -e '.[profiles]'"
+PROFILES = Path("runs", "profiles")
 
 
-def fit_command(csv: Path, out: Path | None) -> None:
+def fit_command(source: str, out: Path | None) -> None:
     """Raises InputError for wrong input, or where scipy is not installed."""
     try:
         from sim.fit import make_profile, write_profile
@@ -21,12 +22,22 @@ def fit_command(csv: Path, out: Path | None) -> None:
         if (error.name or "").partition(".")[0] != "scipy":
             raise
         raise InputError(NEEDS_SCIPY) from None
-    path = usable(out) if out else _beside(usable(csv))
+    timings = str(usable(source))
+    path = usable(out) if out else _default(source)
     check_writable(path)
-    profile = make_profile(usable(csv))
+    profile = make_profile(timings)
     write_profile(profile, path)
     with printing():
         _report(profile, path)
+
+
+def _default(source: str) -> Path:
+    """Beside a CSV; of published tables, in a folder of its own."""
+    from sim.silicon import PREFIX, Silicon
+
+    if source.startswith(PREFIX):
+        return PROFILES / f"{Silicon.parse(source).name}.json"
+    return _beside(Path(source))
 
 
 def _beside(csv: Path) -> Path:
@@ -40,11 +51,15 @@ def _beside(csv: Path) -> Path:
 
 def _report(profile: Profile, path: Path) -> None:
     console, table = new_console(), new_table()
-    for heading in ("stage", "mean abs. error\nwithheld (%)", "error of the sum\nfitted (%)"):
+    for heading in ("stage", "mean abs. error\nwithheld (%)", "error of the sum (%)"):
         table.add_column(heading, justify="left" if heading == "stage" else "right")
     mape, bias = profile.held_out.mape.model_dump(), profile.held_out.bias.model_dump()
     for stage in mape:
         table.add_row(stage, f"{mape[stage]:.2f}", f"{bias[stage]:+.2f}")
     say(console, f"{profile.model} on {profile.device.name}: {profile.label}")
     console.print(table)
+    for part in ("encode", "gemm"):
+        if errors := getattr(profile.held_out, part):
+            chosen = "table" if getattr(profile.tables, part) else "formula"
+            say(console, f"{part}: the {chosen}; withheld, formula {errors.formula:.2f} %, table {errors.table:.2f} %")
     say(console, f"{path}; to run a scenario with it: --set profile={path.resolve()}")

@@ -8,7 +8,7 @@ from sim.latencies import Floats, mean_ttft_parts
 from sim.plot_style import FAINT, INK, STAGES, figure, label, legend_below_headline, number, thousands
 from sim.plotted import PlottedRun, Runs, ensemble_of, named
 
-SELDOM = ("transfer",)  # parts that most runs have not
+SELDOM = ("transfer", "delivery")  # parts that most runs have not
 
 
 def ttft_breakdown(runs: Runs) -> Figure:

@@ -7,16 +7,18 @@ from typing import Annotated
 
 from pydantic import Field, PrivateAttr, ValidationError, ValidationInfo
 
-from sim.figures import Coefficients, Corrections, Device, HeldOut, Memory, Range, Source, Spread, Stated
+from sim.cost_tables import NO_TABLES, Tables
+from sim.figures import Coefficients, Corrections, Device, HeldOut, Memory, Range, Roofline, Source, Spread, Stated
 from workloads.errors import InputError
 from workloads.frozen import Frozen
 
 REPOSITORY = Path(__file__).resolve().parent.parent
+PROFILES = REPOSITORY / "scenarios" / "profiles"
 DEFAULT_TABLE = "-sglang-tp1"  # `h200/qwen3-vl-8b` is short for `h200/qwen3-vl-8b-sglang-tp1`
 
 
 class Profile(Frozen):
-    """`scenarios/profiles/<device>/<model>.json`."""
+    """`scenarios/profiles/<device>/<model>-<backend>-tp<N>.json`; of several ranks, memory is that of one."""
 
     device: Device
     model: str
@@ -24,11 +26,13 @@ class Profile(Frozen):
     source: Source
     formula: str
     coefficients: Coefficients
+    tables: Tables = NO_TABLES  # in the formula's place
     corrections: Corrections
     range: Range
     held_out: HeldOut
     spread: Spread | None = None  # what `tandem run --uncertainty` draws from
     memory: Memory
+    roofline: Roofline | None = None  # where the device's peaks are known
     interference: Stated[Annotated[float, Field(ge=1, le=100)]] | None = None  # of a side stream, both ways
     _digest: str = PrivateAttr(default="")
 
@@ -68,7 +72,8 @@ def load_profile(name_or_path: str | Path, root: Path = REPOSITORY) -> Profile:
 def _locate(name: str, root: Path) -> Path:
     if name.endswith(".json"):
         return root / name
-    return _folder(root) / f"{name.removesuffix(DEFAULT_TABLE)}.json"
+    path = _folder(root) / f"{name}.json"
+    return path if path.is_file() else path.with_stem(path.stem + DEFAULT_TABLE)
 
 
 def _folder(root: Path) -> Path:
@@ -77,7 +82,8 @@ def _folder(root: Path) -> Path:
 
 def _nearest(name: str, root: Path) -> str:
     folder = _folder(root)
-    names = sorted(path.relative_to(folder).with_suffix("").as_posix() for path in folder.glob("*/*.json"))
+    paths = (path.relative_to(folder).as_posix() for path in folder.glob("*/*.json"))
+    names = sorted(path.removesuffix(".json").removesuffix(DEFAULT_TABLE) for path in paths)
     nearest = get_close_matches(name, names, n=3, cutoff=0.0)
     return f"nearest: {', '.join(nearest)}" if nearest else f"there are none in {folder}"
 

@@ -1,31 +1,36 @@
-"""Least squares of the cost model's formula on a table of timings, and its errors on timings withheld.
+"""Least squares of the cost model's formula on a table of timings whose parts were timed apart.
 
-Rows are those of a profile's CSV (`sim.fit`); coefficients are in milliseconds and never negative.
+Rows are those of a profile's CSV (`sim.timings`); coefficients are in milliseconds and never negative. Sums are fitted
+before rows are: the summed prediction of each part of each stage is its summed time, as far as the formula can follow.
 """
 
-from collections.abc import Callable
+from __future__ import annotations
+
+from collections.abc import Sequence
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 from scipy.optimize import least_squares, nnls
 
-from sim.withheld import Predict, withhold
+from sim.cost_tables import NO_TABLES, Tables
+from sim.timings import has_parts
 
 Floats = NDArray[np.float64]
 Fit = dict[str, float]
 
-# Residuals are divided by total_ms ** 0.8, which is nearly relative. Fully relative (1.0) left the summed prefill time
-# of Qwen3-VL-8B 2.2 % low for no smaller relative error; at 0.5 the small iterations suffer.
+# Residuals are divided by total_ms ** 0.8, which is nearly relative. At 1.0 mixed iterations come out a few tenths of a
+# percent worse, at 0.5 the small iterations suffer.
 WEIGHT = 0.8
-SMALL_ENCODER_BATCH = 1024  # tokens; below, launch gaps rule, which are no matter of the formula
+SUMS = 30.0  # how much a sum weighs against all rows together
 GEMM = ("G0", "G1", "G2", "p")
-GEMM_START = np.array([4.5, 0.02, 0.001, 2.0])  # ms, ms per token, ms per token, 1
-GEMM_BOUNDS = (np.array([0.0, 0.0, 0.0, 1.0]), np.array([1e3, 1.0, 1.0, 64.0]))
+GEMM_BOUNDS = (np.array([0.0, 0.0, 0.0, 1.0]), np.array([1e5, 1e3, 1e3, 64.0]))
+POWER, SLOPE = 2.0, 0.05  # where the search begins: p, and G2's part of the cost per token
+TIGHT = {"xtol": 1e-13, "ftol": 1e-13, "gtol": 1e-13}
 
 
 def fit(rows: pd.DataFrame) -> Fit:
-    """Every coefficient, each stage from its own column; mixed iterations are left for `tested`."""
+    """Every coefficient, each part from its own column; mixed iterations are never fitted."""
     return fit_encoder(rows) | fit_language_model(rows)
 
 
@@ -34,70 +39,81 @@ def fit_encoder(rows: pd.DataFrame) -> Fit:
     return _linear(("E0", "E1", "E2"), encoder_terms(encoder), encoder.total_ms, encoder)
 
 
-def fit_language_model(rows: pd.DataFrame) -> Fit:
+def fit_language_model(rows: pd.DataFrame, near: Fit | None = None) -> Fit:
+    """The search for gemm's begins at the ones of a fit that is `near`, if there is one."""
     prefill, decode = rows[rows.stage == "prefill"], rows[rows.stage == "decode"]
     return (
-        _fit_gemm(pd.concat([prefill, decode]))
+        _fit_gemm(pd.concat([prefill, decode]), near)
         | _linear(("P0", "P1", "P2"), prefill_terms(prefill), prefill.prefill_attention_ms, prefill)
         | _linear(("D0", "D1", "D2"), decode_terms(decode), decode.decode_attention_ms, decode)
     )
 
 
-def predict(c: Fit, rows: pd.DataFrame) -> Floats:
+def predict(c: Fit, rows: pd.DataFrame, tables: Tables = NO_TABLES) -> Floats:
     """Milliseconds of each row, whatever its stage."""
-    encode = np.where(rows.images > 0, encoder_terms(rows) @ [c["E0"], c["E1"], c["E2"]], 0.0)
-    tokens = num_tokens(rows)
-    gemm = np.where(tokens > 0, _gemm(np.array([c[name] for name in GEMM]), tokens), 0.0)
+    encode = np.where(rows.images > 0, encoder_ms(c, rows, tables), 0.0)
+    gemm = np.where(num_tokens(rows) > 0, gemm_ms(c, rows, tables), 0.0)
     prefill = np.where(rows.chunk > 0, prefill_terms(rows) @ [c["P0"], c["P1"], c["P2"]], 0.0)
     decode = np.where(rows.decodes > 0, decode_terms(rows) @ [c["D0"], c["D1"], c["D2"]], 0.0)
     return np.asarray(encode + gemm + prefill + decode)
 
 
-def tested(rows: pd.DataFrame, fitted: Fit) -> pd.DataFrame:
-    """What fits predict that have not seen a row's image size, or its token count, or its context (`sim.withheld`).
+def encoder_ms(c: Fit, rows: pd.DataFrame, tables: Tables = NO_TABLES) -> Floats:
+    formula = np.array([c["E0"], c["E1"], c["E2"]])
+    if tables.encode is None:
+        return np.asarray(encoder_terms(rows) @ formula)
 
-    Mixed rows are never fitted; their groups are token counts.
-    """
-    encoder, mixed = rows[rows.stage == "encoder"], rows[rows.stage == "mixed"]
-    encoder = withhold(encoder, {"size": encoder.tokens}, _predictor(fit_encoder, fitted))
-    encoder = encoder[encoder.images * encoder.tokens >= SMALL_ENCODER_BATCH]
-    language = rows[rows.stage.isin(["prefill", "decode"])]
-    kinds = {"size": language.chunk + language.decodes, "context": language.cached + language.context}
-    language = withhold(language, kinds, _predictor(fit_language_model, fitted))
-    mixed = mixed.assign(kind="size", value=mixed.chunk + mixed.decodes, predicted=predict(fitted, mixed))
-    return pd.concat([encoder, language, mixed])
+    def ms(images: float, size: float) -> float:
+        return float(formula @ [1, images * size, images * size**2])
+
+    shapes = zip(rows.images.clip(lower=1).tolist(), rows.tokens.clip(lower=1).tolist(), strict=True)
+    return np.array([tables.encode.at(images, size, ms) for images, size in shapes])
 
 
-def _predictor(refit: Callable[[pd.DataFrame], Fit], fitted: Fit) -> Predict:
-    return lambda rest, part: predict(fitted | refit(rest), part)
+def gemm_ms(c: Fit, rows: pd.DataFrame, tables: Tables = NO_TABLES) -> Floats:
+    formula, tokens = np.array([c[name] for name in GEMM]), num_tokens(rows)
+    if tables.gemm is None:
+        return gemm(formula, tokens)
+    return np.array([tables.gemm.at(t, lambda x: float(gemm(formula, np.array(x)))) for t in tokens.tolist()])
 
 
-def bias(rows: pd.DataFrame, fitted: Fit) -> Fit:
+def bias(rows: pd.DataFrame, predicted: Floats) -> Fit:
     """Per stage, by how many percent the summed predictions miss the summed timings."""
-    sums = rows.assign(predicted=predict(fitted, rows)).groupby("stage")[["predicted", "total_ms"]].sum()
+    sums = rows.assign(predicted=predicted).groupby("stage")[["predicted", "total_ms"]].sum()
     return {str(stage): float(100 * (row.predicted / row.total_ms - 1)) for stage, row in sums.iterrows()}
 
 
-def _linear(names: tuple[str, ...], terms: Floats, measured: pd.Series, rows: pd.DataFrame) -> Fit:
+def _linear(names: Sequence[str], terms: Floats, measured: pd.Series[float], rows: pd.DataFrame) -> Fit:
     weight = weights(rows)
-    weighted = terms * weight[:, None]
+    target = measured.to_numpy() * weight
+    sure = SUMS * float(np.linalg.norm(target))
+    weighted = np.concatenate([terms * weight[:, None], [sure * terms.sum(axis=0) / measured.sum()]])
     scale = np.linalg.norm(weighted, axis=0)  # columns differ by ten orders of magnitude
-    solution, _ = nnls(weighted / scale, measured.to_numpy() * weight)
+    scale[scale == 0] = 1.0
+    solution, _ = nnls(weighted / scale, np.append(target, sure))
     return dict(zip(names, (solution / scale).tolist(), strict=True))
 
 
-def _fit_gemm(rows: pd.DataFrame) -> Fit:
+def _fit_gemm(rows: pd.DataFrame, near: Fit | None) -> Fit:
     tokens, measured, weight = num_tokens(rows), rows.gemm_ms.to_numpy(), weights(rows)
+    sure = SUMS * float(np.linalg.norm(measured * weight))
+    stages = [(rows.stage == stage).to_numpy() for stage in rows.stage.unique()]
 
     def residuals(c: Floats) -> Floats:
-        return np.asarray((_gemm(c, tokens) - measured) * weight)
+        predicted = gemm(c, tokens)
+        sums = [sure * (predicted[stage].sum() / measured[stage].sum() - 1) for stage in stages]
+        return np.append((predicted - measured) * weight, sums)
 
-    tight = {"xtol": 1e-14, "ftol": 1e-14, "gtol": 1e-14}
-    found = least_squares(residuals, GEMM_START, bounds=GEMM_BOUNDS, x_scale=GEMM_START, **tight)
+    per_token = measured.max() / tokens.max()
+    start = np.array([measured.min(), per_token, SLOPE * per_token, POWER])
+    if near:
+        start = np.clip([near[name] for name in GEMM], 1e-12, GEMM_BOUNDS[1])
+    found = least_squares(residuals, start, bounds=GEMM_BOUNDS, x_scale=np.maximum(start, 1e-6), **TIGHT)
     return dict(zip(GEMM, found.x.tolist(), strict=True))
 
 
-def _gemm(c: Floats, tokens: Floats) -> Floats:
+def gemm(c: Floats, tokens: Floats) -> Floats:
+    """Milliseconds by G0, G1, G2 and p; the greater is factored out, since (G1 * T)**p would overflow."""
     floor, token, slope, power = c
     high = np.maximum(floor, token * tokens)
     low = np.minimum(floor, token * tokens)
@@ -120,12 +136,15 @@ def encoder_terms(rows: pd.DataFrame) -> Floats:
 def prefill_terms(rows: pd.DataFrame) -> Floats:
     """A query attends to cached + chunk / 2 tokens on average, or to half the prompt where there is one.
 
-    Published mixed rows have a prompt, in which the chunk lies anywhere, and nothing cached. So have rows of a
-    calibration whose chunk stands for several; of a single chunk they say what was cached.
+    Published mixed rows have a prompt, in which the chunk lies anywhere, and nothing cached: they take their part of
+    the whole prompt's attention, and so of what is fixed in it. So have rows of a calibration whose chunk stands for
+    several, all of them in one call; of a single chunk they say what was cached.
     """
     anywhere = (rows.prompt > 0) & (rows.cached == 0)
     middle = np.where(anywhere, rows.prompt / 2, rows.cached + rows.chunk / 2)
-    return np.column_stack([np.ones(len(rows)), rows.chunk, rows.chunk * middle])
+    published = anywhere & (rows.stage == "mixed") & has_parts(rows)
+    part = np.where(published, 1 / np.ceil(rows.prompt / rows.chunk.clip(lower=1)), 1.0)
+    return np.column_stack([part, rows.chunk, rows.chunk * middle])
 
 
 def decode_terms(rows: pd.DataFrame) -> Floats:

@@ -1,13 +1,14 @@
-"""Runs scenarios once for each of their replications, each with the next seed, and takes those of each together."""
+"""Runs scenarios with several seeds, and if asked for with draws of what the profile leaves uncertain, all together."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from sim.ensemble import Ensemble, Member
+from sim.blur import check_spread
+from sim.ensemble import Draws, Member, Replications
 from sim.ensemble_output import member_folder, write_ensemble
 from sim.output import write_run
 from sim.processes import in_processes
@@ -17,10 +18,32 @@ from sim.result import Run
 from sim.run import Progress, simulate_resolved
 
 
-class Group(NamedTuple):
-    """A scenario with several runs, the first of which is done; where their files go, if they go anywhere."""
+class Several(NamedTuple):
+    """A scenario to be run with so many seeds, perhaps with as many draws."""
 
     resolved: Resolved
+    number: int
+    uncertain: bool = False
+
+    def single(self, index: int = 0) -> Resolved:
+        """One of them as a scenario of its own. Raises InputError where there is nothing to draw from."""
+        scenario = self.resolved.scenario
+        update: dict[str, Any] = {"seed": scenario.seed + index, "replications": 1}
+        if self.uncertain:
+            check_spread(self.resolved.profile, scenario.profile)
+            update["simulation"] = scenario.simulation.model_copy(update={"draw": index})
+        return self.resolved._replace(scenario=scenario.model_copy(update=update))
+
+    def together(self, first: Run, members: Sequence[Member]) -> None:
+        """The first run stands for all."""
+        kind = Draws if self.uncertain else Replications
+        first.stand_for(kind(members, self.number))
+
+
+class Group(NamedTuple):
+    """Several runs, the first of which is done; where their files go, if they go anywhere."""
+
+    several: Several
     first: Run
     label: str = ""
     folder: Path | None = None
@@ -35,18 +58,12 @@ class Task(NamedTuple):
     folder: Path | None
 
 
-def single(resolved: Resolved, number: int = 0) -> Resolved:
-    """One replication as a scenario of its own."""
-    seed = resolved.scenario.seed + number
-    return resolved._replace(scenario=resolved.scenario.model_copy(update={"seed": seed, "replications": 1}))
-
-
-def replicated(resolved: Resolved, *, progress: Progress | None = None, jobs: int | None = None) -> Run:
+def simulate_several(several: Several, *, progress: Progress | None = None, jobs: int | None = None) -> Run:
     """The first run, whose summary is that of all; its tables are its own."""
     start = time.perf_counter()
-    run = simulate_resolved(single(resolved), progress=progress)
+    run = simulate_resolved(several.single(), progress=progress)
     if not run.partial:
-        complete([Group(resolved, run)], jobs, each=time.perf_counter() - start)
+        complete([Group(several, run)], jobs, each=time.perf_counter() - start)
     return run
 
 
@@ -57,7 +74,7 @@ def complete(groups: Sequence[Group], jobs: int | None, *, each: float) -> None:
     """
     tasks = [task for number in range(len(groups)) for task in _others(number, groups[number])]
     done = [[Member.of(group.first)] for group in groups]
-    with ProgressBar("replications", len(tasks)) as progress:
+    with ProgressBar("further runs", len(tasks)) as progress:
         try:
             for count, (number, member) in enumerate(
                 in_processes(_carry_out, tasks, jobs, expected=each * len(tasks)), start=1
@@ -69,14 +86,13 @@ def complete(groups: Sequence[Group], jobs: int | None, *, each: float) -> None:
         except KeyboardInterrupt:
             pass
     for group, members in zip(groups, done, strict=True):
-        scenario = group.resolved.scenario
-        group.first.stand_for(Ensemble(members, scenario.replications))
+        group.several.together(group.first, members)
         if group.folder is not None:
-            write_ensemble(group.first, scenario, group.label, group.folder)
+            write_ensemble(group.first, group.several.resolved.scenario, group.label, group.folder)
 
 
 def _others(number: int, group: Group) -> list[Task]:
-    later = [single(group.resolved, k) for k in range(1, group.resolved.scenario.replications)]
+    later = [group.several.single(index) for index in range(1, group.several.number)]
     folders = [group.folder and member_folder(group.folder, one.scenario.seed) for one in later]
     return [Task(one, number, group.label, folder) for one, folder in zip(later, folders, strict=True)]
 

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from policies import POLICIES
 from policies.limits import MAX_BLOCKS, Interference, Limits
+from sim.blur import check_spread
 from sim.front_end import FrontEnd
 from sim.memory import MemoryLedger
 from sim.pools import Kind, Pool, Pools, limits_of
@@ -27,6 +28,8 @@ def resolve(scenario: Scenario) -> Resolved:
     """Budgets, cache rows and KV blocks as numbers; a resolved scenario resolves to itself."""
     _check_place(scenario)
     profile, model = load_profile(scenario.profile), scenario.model
+    if scenario.simulation.draw is not None:
+        check_spread(profile, scenario.profile)
     resolving = Resolving(scenario, scenario.workload.largest_item(seed=scenario.seed, model=model))
     if scenario.pools is None:
         limits, notes = resolving.limits(scenario.engine, profile)
@@ -102,7 +105,7 @@ def _kv_blocks(scenario: Scenario, limits: Limits, profile: Profile, *, encodes:
     blocks = ledger.num_kv_blocks(
         limits.free_gpu_memory_fraction,
         limits.block_size,
-        model.kv_bytes_per_token,
+        model.kv_bytes_per_rank(profile.source.gpus),
         boundary_encoder_tokens=tokens * per_unit if isinstance(tokens, int) and encodes else 0,
         encoder_cache_bytes=rows * model.embedding_row_bytes if isinstance(rows, int) and encodes else 0,
     )

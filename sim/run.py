@@ -31,22 +31,24 @@ def run(
     *,
     progress: Progress | None = None,
     jobs: int | None = None,
+    uncertainty: int | None = None,
 ) -> Run:
     """Simulate a scenario, given as a file or as an object; `set` changes dotted paths of a file first.
 
     One with replications gives its first run, with the summary of all of them, which run in `jobs` processes, by
-    default one a core. An interrupt (Ctrl-C) ends it early: the result then is `partial`. Raises InputError for wrong
-    input.
+    default one a core. With `uncertainty`, so many runs, each with the next seed and a draw of what the profile leaves
+    uncertain. An interrupt (Ctrl-C) ends it early: the result then is `partial`. Raises InputError for wrong input.
     """
     if not isinstance(scenario, Scenario):
         scenario = Scenario.load(scenario, set)
     elif set:
         raise InputError("set goes with a scenario file; use model_copy on an object")
-    if scenario.replications == 1:
+    if scenario.replications == 1 and uncertainty is None:
         return simulate(scenario, progress=progress)
-    from sim.replications import replicated  # which simulates as this module does
+    from sim.replications import Several, simulate_several  # which simulates as this module does
 
-    return replicated(resolve(scenario), progress=progress, jobs=jobs)
+    several = Several(resolve(scenario), uncertainty or scenario.replications, uncertainty is not None)
+    return simulate_several(several, progress=progress, jobs=jobs)
 
 
 def simulate(scenario: Scenario, *, progress: Progress | None = None) -> Run:

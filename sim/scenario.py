@@ -55,10 +55,11 @@ class Measure(Frozen):
 
 
 class Simulation(Frozen):
-    """How the simulator works; none of it changes what is simulated but `out_of_memory`."""
+    """How the simulator works; of what is simulated only `out_of_memory` and `draw` change something."""
 
     fast_path: bool = True  # take many equal decode iterations in one step; the tables are the same without
     out_of_memory: Literal["fail_request", "end_run"] = "fail_request"  # what a batch past the device's memory does
+    draw: Annotated[int, Field(ge=0, le=2**32)] | None = None  # of what the profile leaves uncertain; left out: none
 
 
 class Scenario(Frozen):

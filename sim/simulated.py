@@ -85,11 +85,16 @@ class EncodeBackend(SimulatedBackend):
         return outcome._replace(compute=0, total=outcome.host + outcome.encode)
 
 
-def simulated_backend(profile: Profile, state: ServingState, model: VisionLanguageModel) -> SimulatedBackend:
-    """For a device of its own. An engine that only encodes has no KV pool on it."""
-    kind = EncodeBackend if isinstance(state, EncodeState) else SimulatedBackend
-    pool, blocks = state.pool, 0 if kind is EncodeBackend else state.pool.num_blocks
-    kv_bytes = blocks * pool.block_size * model.kv_bytes_per_token
+def backend_type(state: ServingState) -> type[SimulatedBackend]:
+    return EncodeBackend if isinstance(state, EncodeState) else SimulatedBackend
+
+
+def simulated_backend(
+    kind: type[SimulatedBackend], profile: Profile, state: ServingState, model: VisionLanguageModel
+) -> SimulatedBackend:
+    """For a device of its own, or one of its ranks, as all are alike. An engine that only encodes has no KV pool."""
+    pool, blocks = state.pool, 0 if issubclass(kind, EncodeBackend) else state.pool.num_blocks
+    kv_bytes = blocks * pool.block_size * model.kv_bytes_per_rank(profile.source.gpus)
     cost, ledger = CostModel.from_profile(profile), MemoryLedger.from_profile(profile)
     return kind(cost, state, ledger, kv_bytes=kv_bytes, row_bytes=model.embedding_row_bytes)
 

@@ -113,11 +113,11 @@ def _folded(label: str) -> str:
 
 
 def _cell(row: Row, run: Run) -> str:
-    """With the half width of its interval where it is a mean that scatters."""
-    figure, half = run.summary.get(row.key), run.half_widths.get(row.key)
-    if figure is None:
-        return "-"
-    return row.written(figure) if not half else f"{row.written(figure)} ± {row.written(half)}"
+    """With its interval where it is a mean that scatters."""
+    if run.ensemble is not None:
+        return run.ensemble.written(row.key, row.written)
+    figure = run.summary.get(row.key)
+    return "-" if figure is None else row.written(figure)
 
 
 def identical(runs: Runs) -> dict[str, str]:

@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize, nnls
 
 from sim.regression import Fit, decode_terms, encoder_terms, num_tokens, predict, prefill_terms, weights
-from sim.withheld import withhold
 
 Floats = NDArray[np.float64]
 
@@ -63,18 +62,6 @@ def _starts() -> list[Floats]:
 def _place(fitted: Fit) -> Floats:
     knee = fitted["G0"] / fitted["G1"] if fitted["G1"] > 0 else MOST_KNEE
     return np.log2([np.clip(knee, LEAST_KNEE, MOST_KNEE), fitted["p"]])
-
-
-def tested(rows: pd.DataFrame, fitted: Fit) -> pd.DataFrame:
-    """What fits predict that have not seen a row's token count, withheld from all stages that are fitted together."""
-    encoder, language = rows[rows.stage == "encoder"], rows[rows.stage != "encoder"]
-    tokens = {"size": encoder.images * encoder.tokens}, {"size": language.chunk + language.decodes}
-    return pd.concat(
-        [
-            withhold(encoder, tokens[0], lambda rest, part: predict(fitted | fit_encoder(rest), part)),
-            withhold(language, tokens[1], lambda rest, part: predict(fitted | fit_language_model(rest, fitted), part)),
-        ]
-    )
 
 
 def _bend(place: Floats) -> tuple[float, float]:

@@ -9,9 +9,10 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from sim.figures import Spread, StageErrors, StageSpread, Stated
+from sim.figures import Spread, StageSpread, Stated
 
-Predict = Callable[[pd.DataFrame, pd.DataFrame], NDArray[np.float64]]  # rows to fit, rows to price; milliseconds
+Predictions = Mapping[str, NDArray[np.float64]]  # milliseconds, by what predicts them
+Predict = Callable[[pd.DataFrame, pd.DataFrame], Predictions]  # of rows to fit and rows to price
 
 STAGES = {"encoder": "encode", "prefill": "prefill", "decode": "decode", "mixed": "mixed"}  # of timings, of a spread
 BIAS = "root mean square of the mean deviations of {groups} withheld groups, less what noise adds to it"
@@ -21,7 +22,7 @@ NOISE = "standard deviation of {rows} withheld timings about the means of their 
 def withhold(rows: pd.DataFrame, kinds: Mapping[str, pd.Series[int]], predict: Predict) -> pd.DataFrame:
     """Of each kind, such as sizes, every value in turn is withheld: a row comes out once for each kind.
 
-    Adds `kind`, `value` and `predicted` (ms); where all rows have one value, it is predicted from itself.
+    Adds `kind`, `value` and the predictions (ms); where all rows have one value, it is predicted from itself.
     """
     return pd.concat(part for kind, values in kinds.items() for part in _each_value(rows, kind, values, predict))
 
@@ -30,14 +31,14 @@ def _each_value(rows: pd.DataFrame, kind: str, values: pd.Series[int], predict: 
     for value in values.unique():
         chosen = values == value
         rest, part = rows[~chosen] if not chosen.all() else rows, rows[chosen]
-        yield part.assign(kind=kind, value=value, predicted=predict(rest, part))
+        yield part.assign(kind=kind, value=value, **predict(rest, part))
 
 
-def mean_errors(tested: pd.DataFrame) -> StageErrors:
-    """Mean absolute errors in percent of the measured time, by the kind of withholding that is hardest."""
-    error = 100 * (tested.predicted / tested.total_ms - 1).abs()
+def mean_errors(tested: pd.DataFrame, by: str = "predicted") -> dict[str, float]:
+    """Mean absolute errors in percent of the measured time, by stage, of the kind of withholding that is hardest."""
+    error = 100 * (tested[by] / tested.total_ms - 1).abs()
     means = error.groupby([tested.stage, tested.kind]).mean().groupby("stage").max()
-    return StageErrors.model_validate(means.round(2).to_dict())
+    return {str(stage): float(mean) for stage, mean in means.items()}
 
 
 def spread(tested: pd.DataFrame) -> Spread:

@@ -67,7 +67,9 @@ def test_a_row_costs_what_its_shape_costs() -> None:
         shape = Shape(chunks=chunks, contexts=contexts)
         row = pd.DataFrame([{"stage": shape.stage, **shape.counts()}])
         priced = cost.compute(list(chunks), len(contexts), sum(contexts)) / 1e6
-        assert predict(coefficients, row)[0] == pytest.approx(priced, rel=2e-4)  # a prompt is rounded to a token
+        assert predict(coefficients, row, profile.tables)[0] == pytest.approx(
+            priced, rel=2e-4
+        )  # a prompt is rounded to a token
 
 
 def iter_coefficients(profile: object) -> Iterator[tuple[str, object]]:

@@ -18,6 +18,7 @@ from sim import regression, totals
 from sim.cost_model import CostModel
 from sim.fit import make_profile
 from sim.fit_command import NEEDS_SCIPY
+from sim.fit_parts import fit_parts
 from sim.profiles import REPOSITORY, load_profile
 from sim.timings import read_rows
 from sim.withheld import mean_errors
@@ -80,21 +81,20 @@ def test_without_noise_every_row_is_predicted(true: dict[str, float]) -> None:
     assert set(fitted) == set(true) and fitted["P1"] == 0.0 and min(fitted.values()) >= 0
     if true["P1"] == 0.0:
         assert {name: fitted[name] for name in ("E1", "G0", "G1", "P2", "D1", "D2")} == pytest.approx(
-            {name: true[name] for name in ("E1", "G0", "G1", "P2", "D1", "D2")}, rel=0.02
+            {name: true[name] for name in ("E1", "G0", "G1", "P2", "D1", "D2")}, rel=0.01
         )
 
 
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("true", [CPU, GPU], ids=["cpu", "gpu"])
 def test_with_noise_sums_are_unbiased_and_the_truth_is_near(true: dict[str, float], seed: int) -> None:
-    rows = timed(true, cv=0.06, seed=seed)
+    rows = timed(true, cv=0.05, seed=seed)
     fitted = totals.fit(rows)
-    assert regression.bias(rows, fitted) == pytest.approx(
+    assert regression.bias(rows, regression.predict(fitted, rows)) == pytest.approx(
         dict.fromkeys(("encoder", "prefill", "decode", "mixed"), 0), abs=0.01
     )
     truth = regression.predict(true, rows)
-    error = np.abs(regression.predict(fitted, rows) / truth - 1)
-    assert error.groupby(rows.stage).mean().max() < 0.05 if isinstance(error, pd.Series) else error.mean() < 0.05
+    assert np.abs(regression.predict(fitted, rows) / truth - 1).mean() < 0.03
 
 
 def test_mixed_rows_of_a_calibration_have_the_exact_cached_tokens() -> None:
@@ -114,8 +114,9 @@ def test_timings_without_every_kind_of_shape_still_fit() -> None:
     few = rows[~rows.stage.isin(["encoder", "prefill"]) | (rows.tokens == 64) & (rows.images == 1) | (rows.chunk == 16)]
     fitted = totals.fit(few)
     assert np.isfinite(list(fitted.values())).all() and min(fitted.values()) >= 0
-    assert regression.bias(few, fitted) == pytest.approx(dict.fromkeys(few.stage.unique(), 0), abs=0.05)
-    assert all(error < 12 for error in mean_errors(totals.tested(few, fitted)).model_dump().values())
+    sums = regression.bias(few, regression.predict(fitted, few))
+    assert sums == pytest.approx(dict.fromkeys(few.stage.unique(), 0), abs=0.05)
+    assert all(error < 12 for error in mean_errors(fit_parts(few).tested).values())
 
 
 @pytest.fixture(scope="module")

@@ -13,6 +13,7 @@ from policies.limits import Limits
 from policies.plan import IterationPlan
 from policies.request_state import RequestState
 from sim import run
+from sim.cost_model import CostModel
 from workloads.request import Request
 
 
@@ -59,7 +60,7 @@ def test_the_encoder_is_called_for_one_request_after_the_other() -> None:
 
 
 def test_each_call_is_priced() -> None:
-    """Two requests with a picture each, at once: one encoder call costs its fixed part once, two cost it twice."""
+    """Two requests with a picture each, at once: in one encoder call, or in two, each at its own price."""
     runs = {}
     for kind in ("unbudgeted", "hf_rows"):
         images = {"count": 1, "size": "256x256"}
@@ -70,8 +71,10 @@ def test_each_call_is_priced() -> None:
         }  # fmt: skip
         runs[kind] = run("tests/data/scenario.yaml", content)
     one, two = (runs[kind].iterations["encode"].max() * 1e3 for kind in ("unbudgeted", "hf_rows"))
-    fixed = runs["hf_rows"].profile.coefficients.E0.value + runs["hf_rows"].profile.corrections.encoder_offset.value
-    assert runs["hf_rows"].iterations["num_items"].max() == 2 and two - one == pytest.approx(fixed, abs=1e-5)
+    cost, tokens = CostModel.from_profile(runs["hf_rows"].profile), 256
+    assert runs["hf_rows"].iterations["num_items"].max() == 2
+    assert two == pytest.approx(2 * cost.encode(tokens, tokens**2) / 1e6)
+    assert one == pytest.approx(cost.encode(2 * tokens, 2 * tokens**2) / 1e6) and one < two
 
 
 @pytest.mark.parametrize("scheduler, first", [("fifo", (0,)), ("prefill_first", ())])

@@ -26,8 +26,9 @@ ROOMY = {
 
 
 def profile(folder: Path, name: str, *free: str) -> str:
-    """That of the H200 with some of its coefficients 0; `host` is one of them here."""
-    content = json.loads((REPOSITORY / "scenarios/profiles/h200/qwen3-vl-8b.json").read_text())
+    """That of the H200, by its formula, with some of its coefficients 0; `host` is one of them here."""
+    content = json.loads((REPOSITORY / "scenarios/profiles/h200/qwen3-vl-8b-sglang-tp1.json").read_text())
+    del content["tables"]
     for coefficient in free:
         if coefficient == "host":
             content["corrections"]["host"]["value"] = 0.0

@@ -67,7 +67,7 @@ def test_replications_are_the_runs_with_the_next_seeds() -> None:
     for name in ("mean_ttft_ms", "p99_itl_ms", "request_throughput", "num_iterations"):
         values = [summary[name] for summary in alone]
         assert r.summary[name] == pytest.approx(np.mean(values))
-        assert r.half_widths[name] == pytest.approx(half_width(values))
+        assert r.ensemble.half_widths[name] == pytest.approx(half_width(values))
         assert r.ensemble.table[name].tolist() == values
     assert r.summary["completed"] == 20 and isinstance(r.summary["completed"], int)
     pd.testing.assert_frame_equal(r.requests, run(TIGHT, SMALL).requests)
@@ -75,7 +75,7 @@ def test_replications_are_the_runs_with_the_next_seeds() -> None:
 
 def test_what_one_member_has_not_has_no_mean() -> None:
     r = run(TIGHT, SMALL | {"replications": 2, "workload.output_tokens": 1})
-    assert r.summary["mean_tpot_ms"] is None and r.half_widths["mean_tpot_ms"] is None
+    assert r.summary["mean_tpot_ms"] is None and r.intervals["mean_tpot_ms"] is None
 
 
 def test_each_replication_has_a_folder_and_all_have_a_table(tmp_path: Path) -> None:

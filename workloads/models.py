@@ -49,7 +49,12 @@ class VisionLanguageModel(Frozen):
     @property
     def kv_bytes_per_token(self) -> int:
         """Keys and values of one token in all layers."""
-        return 2 * self.num_layers * self.num_kv_heads * self.head_dim * self.dtype_bytes
+        return self.kv_bytes_per_rank(1)
+
+    def kv_bytes_per_rank(self, ranks: int) -> int:
+        """Of one token on each of so many ranks of tensor parallelism; a head is never split, but kept twice."""
+        heads = -(-self.num_kv_heads // ranks)
+        return 2 * self.num_layers * heads * self.head_dim * self.dtype_bytes
 
     @property
     def embedding_row_bytes(self) -> int:
