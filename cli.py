@@ -364,6 +364,51 @@ def replay(
     raise typer.Exit(code)
 
 
+@app.command(name="import")
+def import_(
+    tool: Annotated[str, typer.Argument(metavar="aiperf|vllm-bench|guidellm", help="What wrote the file.")],
+    file: Annotated[
+        Path,
+        typer.Argument(
+            metavar="FILE",
+            help="profile_export.jsonl of aiperf, the JSON of `vllm bench serve --save-result --save-detailed`, "
+            "or of `guidellm run`.",
+            show_default=False,
+        ),
+    ],
+    out: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Folder to write; default: runs/FILE.live.", show_default=False)
+    ] = None,
+) -> None:
+    """Turn a benchmark of a real server into a measured run, for `tandem compare`.
+
+    For example:
+
+    \b
+      tandem import vllm-bench result.json
+      tandem compare runs/mine runs/result.live
+    """
+    with _failures():
+        from sim.import_command import import_command
+
+        import_command(tool, file, out)
+
+
+@app.command()
+def export(
+    tool: Annotated[str, typer.Argument(metavar="aiperf", help="Whose files to write.")],
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="Folder of any run.", show_default=False)],
+    out: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Folder to write; default: RUN/aiperf.", show_default=False)
+    ] = None,
+) -> None:
+    """Write a run as a benchmark would have measured it: aiperf's CSV and JSONL, with its tags."""
+    with _failures():
+        from sim.export_command import export_command
+
+        export_command(tool, run, out)
+
+
 @app.command()
 def policies() -> None:
     """List the scheduling policies, with sources."""

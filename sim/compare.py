@@ -92,7 +92,7 @@ def compare(
     """
     notes = check_same(run, live) + _other_clock(profile or live.resolved.profile, live.clock)
     check_profile(live)
-    simulated, again = _simulated(run), twin(live.resolved, live.plans)
+    simulated, again = simulated_again(run), twin(live.resolved, live.plans)
     twin_check = same_run(again, live, "twin")
     priced = profile or live.resolved.profile
     measure = live.resolved.scenario.measure
@@ -118,8 +118,8 @@ def compare(
     )
 
 
-def _simulated(run: RecordedRun) -> Rerun:
-    """The simulated run once more: its folder has neither plans nor the times of tokens."""
+def simulated_again(run: RecordedRun) -> Rerun:
+    """The simulated run once more: its folder has neither plans nor the times of tokens. InputError if it differs."""
     if run.verdict == "interrupted":
         raise InputError(f"{run.folder}: was interrupted; simulate it to its end first")
     again = rerun(run.resolved)

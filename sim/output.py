@@ -57,7 +57,7 @@ def write_run(run: Run, label: str, folder: Path) -> None:
         remove_partials(folder)
         (folder / "run.json").unlink(missing_ok=True)
         write_text(folder / "scenario.yaml", scenario_text(run.scenario, again=AGAIN[run.origin]))
-        _write_requests(run.requests, folder / "requests.parquet")
+        write_requests(run.requests, folder / "requests.parquet")
         _write_iterations(run, folder / "iterations.parquet")
         write_json(run.summary, folder / "summary.json")
         write_json(about(run, label), folder / "run.json")
@@ -122,7 +122,7 @@ def _size(size: tuple[int, int]) -> str:
     return f"{size[0]}x{size[1]}"
 
 
-def _write_requests(requests: pd.DataFrame, path: Path) -> None:
+def write_requests(requests: pd.DataFrame, path: Path) -> None:
     table = pa.table({name: _column(requests[name]) for name in requests})
     with whole(path) as partial:
         pq.write_table(table, partial, **FAST | {"use_dictionary": ["status", "reason", "engine"]})
