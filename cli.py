@@ -155,35 +155,52 @@ def sweep(
 
 @app.command()
 def compare(
-    run: Annotated[Path, typer.Argument(metavar="RUN", help="Folder of a simulated run.", show_default=False)],
-    live: Annotated[Path, typer.Argument(metavar="LIVE", help="Folder of a live run.", show_default=False)],
+    first: Annotated[Path, typer.Argument(metavar="RUN", help="Folder of a simulated run.", show_default=False)],
+    second: Annotated[
+        Path,
+        typer.Argument(
+            metavar="OTHER", help="Folder of a live, an imported or another simulated run.", show_default=False
+        ),
+    ],
     profile: Annotated[
         str | None,
         typer.Option(
-            metavar="NAME|FILE", help="Price the live plans by this; default: the scenario's.", show_default=False
+            metavar="NAME|FILE",
+            help="Price the plans of a live run by this; default: the scenario's.",
+            show_default=False,
         ),
     ] = None,
     no_plots: NoPlots = False,
 ) -> None:
-    """Check a live run against its twin, the cost model and a simulation.
+    """Compare two runs: a simulation with a live run, with an imported one, or with another simulation.
 
-    RUN and LIVE are folders that `tandem run` and `tandem replay` wrote, of one scenario; if both hold variants,
-    those of the same names are compared. Writes compare.json and plots into LIVE. For example:
+    If both folders hold variants, those of the same names are compared. Writes compare.json and plots into OTHER. A
+    live run, of `tandem replay`, must be of the same scenario; it is checked against its twin, the cost model and the
+    simulation. For example:
 
     \b
       tandem compare runs/tiny_live runs/tiny_live.live
       tandem compare runs/tiny_live runs/tiny_live.live --profile profiles/cpu.json
+      tandem compare runs/bursty_images/fcfs runs/bursty_images/footprint
 
     \b
     Exit codes:
-      0    the twin is identical, and under `--clock model` the simulation too
-      1    a difference; the first is printed
+      0    compared; of a live run, the twin is identical, and under `--clock model` the simulation too
+      1    a difference in what must be identical; the first is printed
       2    wrong input
     """
     with _failures():
-        from sim.compare_command import CompareCommand
+        from sim.compare_pairs import pairs
 
-        code = CompareCommand(run, live, profile, plots=not no_plots)()
+        found = pairs(first, second)
+        if found.live:
+            from sim.compare_command import CompareCommand
+
+            code = CompareCommand(found, profile, plots=not no_plots)()
+        else:
+            from sim.compare_pair_command import PairCommand
+
+            code = PairCommand(found, profile, plots=not no_plots)()
     raise typer.Exit(code)
 
 

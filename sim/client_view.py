@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -16,6 +16,7 @@ from sim.load import load_verdict
 from sim.metrics import TTFT_PARTS, summarise
 from sim.request_log import ONLY
 from sim.samples import WeightedSample
+from sim.scenario import Scenario
 from sim.slo import SLO
 from workloads.request import Request
 
@@ -52,10 +53,14 @@ class ClientView:
     gaps: Gaps | None  # of finished requests; None where they were not recorded
     label: str = ""  # of several runs in one file
     origin: str = "measured"
-    slo: SLO = field(default_factory=SLO)
+    scenario: Scenario | None = None  # resolved; of a measured run nobody knows it
 
     limits = Limits()
     iterations = pd.DataFrame()
+
+    @property
+    def slo(self) -> SLO:
+        return SLO() if self.scenario is None else self.scenario.slo
 
     @property
     def itl_sample(self) -> WeightedSample:

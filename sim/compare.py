@@ -15,6 +15,7 @@ from sim.profiles import Profile
 from sim.recorded import RecordedLive, RecordedRun
 from sim.result import Run
 from sim.same_scenario import check_profile, check_same
+from sim.token_times import gaps_by_request
 from sim.twin import Rerun, rerun, twin
 from workloads.errors import InputError
 
@@ -110,8 +111,8 @@ def compare(
         forced=forced(live.plans, CostModel.from_profile(priced)),
         exact=same_run(simulated, live, "simulated") if live.clock == "model" else None,
         free=free(
-            Side(run.requests, simulated.run),
-            Side(live.requests, measured),
+            Side(run.requests, gaps_by_request(simulated.run)),
+            Side(live.requests, None if measured is None else gaps_by_request(measured)),
             warmup_requests=measure.warmup_requests,
             warmup=measure.warmup,
         ),

@@ -126,14 +126,20 @@ def _iterations(path: Path) -> pd.DataFrame:
     return read_table(path, pd.DataFrame(like | {"engine": pd.Series(dtype="category")}))
 
 
-def read_table(path: Path, like: pd.DataFrame, unique: bool = True) -> pd.DataFrame:
-    """With the columns of `like`, and of its types; a request stands in it once, if `unique`. Raises InputError."""
+def read_parquet(path: Path) -> pd.DataFrame:
+    """Raises InputError, one line."""
     try:
         table: pd.DataFrame = pq.read_table(path).to_pandas()
     except FileNotFoundError:
         raise InputError(f"{path}: is missing") from None
     except (OSError, pa.ArrowException, ValueError) as error:
         raise InputError(f"{path}: is not a whole Parquet file: {' '.join(str(error).split())}") from None
+    return table
+
+
+def read_table(path: Path, like: pd.DataFrame, unique: bool = True) -> pd.DataFrame:
+    """With the columns of `like`, and of its types; a request stands in it once, if `unique`. Raises InputError."""
+    table = read_parquet(path)
     if unique and "request_id" in table and table["request_id"].duplicated().any():
         raise InputError(f"{path}: a request_id stands there twice")
     kinds, wanted = ({str(name): _kind(frame[name]) for name in frame} for frame in (table, like))

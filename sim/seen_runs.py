@@ -44,7 +44,7 @@ def view(run: RecordedRun, again: Run | None) -> ClientView:
         run.requests,
         None if again is None else _in_order(again),
         origin=about["origin"],
-        slo=scenario.slo,
+        scenario=scenario,
     )
 
 
