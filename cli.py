@@ -57,6 +57,15 @@ Jobs = Annotated[
         min=1, metavar="N", help="Processes for several simulations; default: one a core.", show_default=False
     ),
 ]
+Trace = Annotated[bool, typer.Option("--trace", help="Write trace.json.gz, a timeline for https://ui.perfetto.dev.")]
+TraceWindow = Annotated[
+    str | None,
+    typer.Option(
+        metavar="START:END",
+        help="Show these seconds in it, as 10:20, :20 or 10:; at most 100,000 iterations.",
+        show_default=False,
+    ),
+]
 NoPlots = Annotated[bool, typer.Option("--no-plots", help="Write tables only.", show_default=False)]
 
 
@@ -92,6 +101,8 @@ def run(
             show_default=False,
         ),
     ] = None,
+    trace: Trace = False,
+    trace_window: TraceWindow = None,
 ) -> None:
     """Simulate scenarios and show their latencies side by side.
 
@@ -110,8 +121,11 @@ def run(
     """
     with _failures():
         from sim.command import RunCommand
+        from sim.perfetto_output import asked_for
 
-        code = RunCommand(scenarios, set_, out, plots=not no_plots, jobs=jobs, uncertainty=uncertainty)()
+        timeline = asked_for(trace, trace_window)
+        plots = not no_plots
+        code = RunCommand(scenarios, set_, out, plots, jobs=jobs, uncertainty=uncertainty, timeline=timeline)()
     raise typer.Exit(code)
 
 
@@ -345,6 +359,8 @@ def replay(
         int,
         typer.Option(metavar="N", help="Time one shape after every N iterations, off the clock: calibration.csv."),
     ] = 0,
+    trace: Trace = False,
+    trace_window: TraceWindow = None,
 ) -> None:
     """Run scenarios for real: the same policies, with a device in the place of the cost model.
 
@@ -359,6 +375,7 @@ def replay(
     with _failures(), _extra("executor", "torch", "transformers", "PIL"):
         from executor.options import Options
         from executor.replay_command import ReplayCommand
+        from sim.perfetto_output import asked_for
 
         options = Options(
             device=device,
@@ -377,7 +394,7 @@ def replay(
             text=text,
             calibrate_every=calibrate_every,
         )
-        code = ReplayCommand(scenarios, set_, out, not no_plots, options)()
+        code = ReplayCommand(scenarios, set_, out, not no_plots, options, asked_for(trace, trace_window))()
     raise typer.Exit(code)
 
 

@@ -26,7 +26,8 @@ AGAIN = {
     "executed": "`tandem run` simulates it to the same tables",
     "measured": "`tandem run` predicts it",
 }
-FILES = ("scenario.yaml", "summary.json", "run.json")
+TIMELINE = "trace.json.gz"
+FILES = ("scenario.yaml", "summary.json", TIMELINE, "run.json")
 TABLES = ("requests.parquet", "iterations.parquet")
 PACKAGES = ("tandem-serving", "numpy", "simpy", "pandas", "pyarrow")
 PLOTS = re.compile(r"(latency_cdfs|ttft_breakdown|(iteration_timeline|occupancy|stalls|request_gantt)(-.*)?)\.png")
@@ -50,12 +51,13 @@ ITERATIONS = pa.schema(
 
 
 def write_run(run: Run, label: str, folder: Path) -> None:
-    """Everything but the plots. Whoever finds a `run.json` finds all files of one run beside it."""
+    """Everything but plots and timeline. Whoever finds a `run.json` finds all files of one run beside it."""
     with writing(folder):
         folder.mkdir(parents=True, exist_ok=True)
         remove_plots(folder / "plots")
         remove_partials(folder)
         (folder / "run.json").unlink(missing_ok=True)
+        (folder / TIMELINE).unlink(missing_ok=True)  # of an earlier run
         write_text(folder / "scenario.yaml", scenario_text(run.scenario, again=AGAIN[run.origin]))
         write_requests(run.requests, folder / "requests.parquet")
         _write_iterations(run, folder / "iterations.parquet")
