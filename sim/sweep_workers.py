@@ -2,56 +2,75 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
+from sim.processes import in_processes
 from sim.sweep_points import Point
 from sim.sweep_row import Row, simulated
 from workloads.errors import InputError
 
 PATIENCE = 10  # seconds that a cluster has to answer
-IDLE = 10  # seconds after which a process without work ends, as it should when its sweep was killed
+
+
+class Task(NamedTuple):
+    """One point, as it is sent to wherever it is simulated."""
+
+    number: int  # among those that are sent together
+    id: str
+    scenario: str
+    folder: Path | None  # for its tables, if they are wanted
+
+
+Done = tuple[int, Row]
+Map = Callable[[Callable[[Task], Done], Sequence[Task]], Iterable[Done]]
 
 
 class Workers:
     """Simulate points side by side; hand back each as soon as it is done, in any order."""
 
-    def __init__(self, parallel: Callable[[Iterable[Any]], Iterable[Any]], words: str) -> None:
-        self._parallel = parallel  # joblib's
+    def __init__(self, each: Map, words: str) -> None:
+        self._each = each
         self.words = words  # how many of what
 
     def __call__(self, points: Sequence[Point], tables: Path | None) -> Iterator[tuple[Point, Row]]:
         """`tables`, if any, is the folder in which each gets one of its own."""
-        from joblib import delayed
-
-        tasks = (delayed(_done)(number, point.id, point.scenario, tables) for number, point in enumerate(points))
-        for number, row in self._parallel(tasks):
+        tasks = [Task(n, p.id, p.scenario, None if tables is None else tables / p.id) for n, p in enumerate(points)]
+        for number, row in self._each(_simulate, tasks) if tasks else ():
             yield points[number], row
 
 
-def _done(number: int, id: str, scenario: str, tables: Path | None) -> tuple[int, Row]:
-    return number, simulated(id, scenario, None if tables is None else tables / id)
+def _simulate(task: Task) -> Done:
+    return task.number, simulated(task.id, task.scenario, task.folder)
 
 
 @contextmanager
 def workers(jobs: int | None, dask: str | None) -> Iterator[Workers]:
     """Raises InputError where there is no such cluster, or a worker dies."""
-    from joblib import Parallel, cpu_count, parallel_config
+    from joblib import cpu_count
     from joblib.externals.loky.process_executor import TerminatedWorkerError
 
     try:
         if dask is not None:
-            with _cluster(dask) as number, Parallel(n_jobs=-1, return_as="generator_unordered", batch_size=1) as on:
-                yield Workers(on, f"{number} threads of {dask}")
-            return
-        number = jobs or cpu_count()
-        local = parallel_config(backend="loky", idle_worker_timeout=IDLE)
-        with local, Parallel(n_jobs=number, return_as="generator_unordered", batch_size=1) as on:
-            yield Workers(on, f"{number} process{'es' * (number > 1)}")
+            with _cluster(dask) as number:
+                yield Workers(_on_cluster, f"{number} threads of {dask}")
+        else:
+            number = jobs or cpu_count()
+            local: Map = partial(in_processes, jobs=number, expected=math.inf)
+            yield Workers(local, f"{number} process{'es' * (number > 1)}")
     except TerminatedWorkerError as error:
         raise InputError(f"a worker died: {str(error).split('.')[0]}; the same command goes on where it was") from None
+
+
+def _on_cluster(function: Callable[[Task], Done], tasks: Sequence[Task]) -> Iterable[Done]:
+    from joblib import Parallel, delayed
+
+    results: Iterable[Done] = Parallel(return_as="generator_unordered", batch_size=1)(map(delayed(function), tasks))
+    return results
 
 
 @contextmanager
@@ -68,5 +87,5 @@ def _cluster(address: str) -> Iterator[int]:
         number = sum(client.ncores().values())
         if not number:
             raise InputError(f"--dask {address}: the cluster has no workers")
-        with parallel_config(backend="dask", client=client):
+        with parallel_config(backend="dask", client=client, n_jobs=-1):
             yield number

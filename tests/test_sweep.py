@@ -49,7 +49,8 @@ def tandem(*arguments: str | Path) -> Result:
 
 
 def sweep(file: Path, out: Path, *arguments: str) -> str:
-    result = tandem("sweep", file, "--out", out, "--jobs", "1", *arguments)
+    where = () if "--dask" in arguments else ("--jobs", "1")
+    result = tandem("sweep", file, "--out", out, *where, *arguments)
     assert result.exit_code == 0, result.output
     return result.output
 
