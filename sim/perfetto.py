@@ -14,13 +14,12 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from sim.perfetto_events import Event, between, counter, flow, lanes, named, slices
+from sim.perfetto_engine import LANES, PREFILL, Iterations, engine_counters, engine_slices, iterations_of
+from sim.perfetto_events import Event, flow, lanes, named, nanoseconds, slices
 from sim.scenario import Scenario
 
 Ints = NDArray[np.int64]
 
-HOST, ENCODER, PREFILL, DECODE = range(1, 5)
-LANES = {HOST: "host", ENCODER: "encoder", PREFILL: "prefill", DECODE: "decode"}
 FRONT_END = 0  # its process; engines are numbered from 1
 MOST = 100_000  # iterations of a timeline
 MOST_LANES = 64  # of the front end
@@ -80,8 +79,8 @@ class Timeline:
             yield from named(process, "engine" if len(self._run.engines) == 1 else name, LANES)
         yield from self._arrivals()
         for process, name in enumerate(self._run.engines, 1):
-            yield from self._slices(process, self._of(name))
-            yield from self._counters(process, self._of(name))
+            yield from engine_slices(process, self._of(name), self._spans)
+            yield from engine_counters(process, self._of(name), self._run.scenario.model.embedding_row_bytes)
         yield from self._flows()
 
     @cached_property
@@ -95,12 +94,12 @@ class Timeline:
     @cached_property
     def _lane(self) -> Ints:
         """Of each request, in the front end."""
-        starts, ends = (_nanoseconds(self._requests[name]) for name in ("arrival", "left"))
+        starts, ends = (nanoseconds(self._requests[name]) for name in ("arrival", "left"))
         return np.array(lanes(starts.tolist(), np.maximum(ends, starts + LEAST).tolist(), MOST_LANES), np.int64)
 
     def _arrivals(self) -> Iterator[Event]:
         table = self._requests
-        starts, ends = (_nanoseconds(table[name]) for name in ("arrival", "left"))
+        starts, ends = (nanoseconds(table[name]) for name in ("arrival", "left"))
         names = ["request_id", "prompt_tokens", "output_tokens", "num_items", "ttft", "e2el", "status"]
         rows = [{str(name): _plain(value) for name, value in row.items()} for row in table[names].to_dict("records")]
         for lane in range(1, int(self._lane.max(initial=0)) + 1):
@@ -110,59 +109,23 @@ class Timeline:
             durations = np.maximum(ends[some] - starts[some], LEAST)
             yield from slices(FRONT_END, lane, starts[some], durations, words, args)
 
-    def _of(self, engine: str) -> dict[str, Ints]:
-        """An engine's iterations; times in nanoseconds."""
-        table = self._iterations[self._iterations["engine"] == engine]
-        times = ("start", "end", "encode", "compute", "host")
-        columns = {str(name): table[name] for name in table if name != "engine"}
-        return {name: _nanoseconds(c) if name in times else c.to_numpy(np.int64) for name, c in columns.items()}
+    def _of(self, engine: str) -> Iterations:
+        """An engine's."""
+        return iterations_of(self._iterations[self._iterations["engine"] == engine])
 
-    def _slices(self, process: int, table: dict[str, Ints]) -> Iterator[Event]:
-        """Of an iteration the host's time comes first, then the encoder's, then the language model's."""
-        number, begun, host, encode = (table[name] for name in ("iteration", "start", "host", "encode"))
-        args = [{"iteration": one} for one in number.tolist()]
-        yield from slices(process, HOST, begun, host, ["host"] * len(args), args)
-        yield from self._encoder(process, table, args)
-        beside = SIDE_STREAM in self._run.spans  # then encoding made the language model slower, and was not before it
-        starts = begun + host + (0 if beside else encode)
-        durations = table["compute"] + (encode if beside else 0)
-        for lane, name in ((PREFILL, "num_prefill_tokens"), (DECODE, "num_decodes")):
-            some = np.flatnonzero(table[name])
-            words = [f"{LANES[lane]} {amount}" for amount in table[name][some].tolist()]
-            yield from slices(process, lane, starts[some], durations[some], words, [args[at] for at in some.tolist()])
-
-    def _encoder(self, process: int, table: dict[str, Ints], args: list[dict[str, int]]) -> Iterator[Event]:
+    @cached_property
+    def _spans(self) -> list[tuple[int, int]] | None:
+        """When the batches of a side stream ran, where there is one."""
         spans = self._run.spans.get(SIDE_STREAM)
-        if spans is not None:
-            inside = [span for span in spans if span[1] > self._from * 1e9 and span[0] < self._until * 1e9]
-            starts, ends = np.array(inside, np.int64).reshape(-1, 2).T
-            more: list[dict[str, Any]] = [{} for _ in inside]
-            yield from slices(process, ENCODER, starts, ends - starts, ["encode"] * len(inside), more)
-            return
-        some = np.flatnonzero(table["num_items"])
-        words = [f"encode {items}" for items in table["num_items"][some].tolist()]
-        tokens = table["encoder_tokens"][some].tolist()
-        told = [args[at] | {"encoder_tokens": amount} for at, amount in zip(some.tolist(), tokens, strict=True)]
-        starts = (table["start"] + table["host"])[some]
-        yield from slices(process, ENCODER, starts, table["encode"][some], words, told)
-
-    def _counters(self, process: int, table: dict[str, Ints]) -> Iterator[Event]:
-        row_bytes = self._run.scenario.model.embedding_row_bytes
-        shown: dict[str, tuple[Ints, int | None]] = {
-            "KV blocks": (table["kv_blocks_used"], 0),
-            "encoder cache held (bytes)": (table["encoder_rows_held"] * row_bytes, 0),
-            "encoder cache resident (bytes)": (table["encoder_rows_resident"] * row_bytes, None),
-            "running": (table["num_running"], 0),
-            "waiting": (table["num_waiting"], 0),
-        }
-        for name, (values, idle) in shown.items():
-            yield from counter(process, name, *between(table["start"], table["end"], values, idle))
+        if spans is None:
+            return None
+        return [span for span in spans if span[1] > self._from * 1e9 and span[0] < self._until * 1e9]
 
     def _flows(self) -> Iterator[Event]:
         """To the prefill that gave the first token: it ended when the engine had it, before it was handed over."""
         prefills = {name: self._prefills(name) for name in self._run.engines}
         table = self._requests.assign(lane=self._lane)
-        given = _nanoseconds((table["first_token"] - table["delivery"]).fillna(-1.0))
+        given = nanoseconds((table["first_token"] - table["delivery"]).fillna(-1.0))
         for row, time in zip(table[["request_id", "arrival", "engine", "lane"]].to_dict("records"), given, strict=True):
             for process, name in enumerate(self._run.engines, 1):
                 if row["lane"] and name in str(row["engine"]).split(">") and int(time) in prefills[name]:
@@ -173,10 +136,6 @@ class Timeline:
         """When iterations with a chunk ended."""
         table = self._of(engine)
         return set(table["end"][(table["num_prefill_tokens"] > 0) & (table["compute"] > 0)].tolist())
-
-
-def _nanoseconds(seconds: pd.Series[Any]) -> Ints:
-    return np.rint(seconds.to_numpy(float) * 1e9).astype(np.int64)
 
 
 def _plain(value: Any) -> Any:

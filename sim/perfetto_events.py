@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
 Ints = NDArray[np.int64]
@@ -77,3 +78,7 @@ def lanes(starts: Sequence[int], ends: Sequence[int], most: int) -> list[int]:
         heapq.heappush(used, (end, lane))
         result.append(lane)
     return result
+
+
+def nanoseconds(seconds: pd.Series[Any]) -> Ints:
+    return np.rint(seconds.to_numpy(float) * 1e9).astype(np.int64)

@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from sim.plot_style import BLUE, FAINT, INK, VERMILION, figure, label, log, number, thousands
-from sim.sweep_file import Knob, Range
+from sim.sweep_knobs import Knob, Range
 from sim.sweep_means import Swept, front
 from sim.sweep_points import word
 

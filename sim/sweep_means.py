@@ -11,7 +11,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from sim.slo import SLO
-from sim.sweep_file import Knob, Range
+from sim.sweep_knobs import Knob, Range
 from sim.sweep_points import label
 from sim.sweep_row import FINISHED
 

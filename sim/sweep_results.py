@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 
 from sim.files import remove_partials, whole, writing
 from sim.published import METRICS
-from sim.sweep_file import Knob, Range
+from sim.sweep_knobs import Knob, Range
 from sim.sweep_points import Point
 from sim.sweep_row import Row
 from sim.yaml_text import written

@@ -10,7 +10,8 @@ from typing import Any, Protocol
 import numpy as np
 
 from sim.sweep_climb import Climb
-from sim.sweep_file import Knob, MaxGoodput, Random, Range
+from sim.sweep_file import MaxGoodput, Random
+from sim.sweep_knobs import Knob, Range
 from sim.sweep_points import Point, Points, Setting
 from sim.sweep_row import FINISHED, Row
 from sim.yaml_text import shown, written

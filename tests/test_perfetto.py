@@ -15,7 +15,8 @@ from typer.testing import CliRunner, Result
 
 from cli import app
 from sim import Run, run
-from sim.perfetto import LANES, Timeline, Window
+from sim.perfetto import Timeline, Window
+from sim.perfetto_engine import LANES
 from sim.perfetto_events import between, lanes
 from sim.perfetto_output import window, write_timeline
 from workloads.errors import InputError

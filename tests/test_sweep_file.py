@@ -9,7 +9,8 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sim.sweep_file import Range, Sweep
+from sim.sweep_file import Sweep
+from sim.sweep_knobs import Range
 from sim.sweep_points import Points
 from sim.sweep_search import search_of
 from workloads.errors import InputError

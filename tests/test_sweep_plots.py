@@ -12,7 +12,7 @@ from sim.plot_sweep import _figures
 from sim.plot_sweep_knobs import heat_map, pareto
 from sim.plot_sweep_load import against_load
 from sim.slo import SLO
-from sim.sweep_file import Knob, Range
+from sim.sweep_knobs import Knob, Range
 from sim.sweep_means import Swept, front, means
 
 RATE, KIND, ROWS = "workload.arrivals.rate", "policy.kind", "engine.encoder_cache_rows"
