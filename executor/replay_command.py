@@ -19,6 +19,7 @@ from executor.prepare import load_for, prepare
 from sim.command import RunCommand
 from sim.files import writing
 from sim.live_output import CALIBRATION, write_live_run
+from sim.perfetto import Window
 from sim.progress import ProgressBar
 from sim.replications import Several
 from sim.result import Run
@@ -37,12 +38,18 @@ class ReplayCommand(RunCommand):
     suffix = ".live"
 
     def __init__(
-        self, files: Sequence[Path], sets: Sequence[str], out: Path | None, plots: bool, options: Options
+        self,
+        files: Sequence[Path],
+        sets: Sequence[str],
+        out: Path | None,
+        plots: bool,
+        options: Options,
+        timeline: Window | None = None,
     ) -> None:
         self.options = options
         self.loaded: dict[tuple[str, int], LoadedModel] = {}  # by the name asked for, and the seed of the weights
         self.used: dict[int, LoadedModel] = {}  # by the id of what `check` returned
-        super().__init__(files, sets, out, plots)
+        super().__init__(files, sets, out, plots, timeline=timeline)
 
     def check(self, variant: Variant) -> Resolved:
         return variant.resolve(self._prepare)

@@ -67,10 +67,13 @@ class Sample:
         return float(self.values[inside][place])
 
 
-def draws(num_requests: int, seed: int) -> Iterator[Ints]:
-    """How often each request is drawn in each resample, a row each, some at a time; the same for the same seed."""
+def draws(num_requests: int, seed: int, most_requests: int = 1) -> Iterator[Ints]:
+    """How often each request is drawn in each resample, a row each, some at a time; the same for the same seed.
+
+    As many at a time as there would be of `most_requests`, so that draws from two runs go together.
+    """
     rng = np.random.default_rng([seed, num_requests])
-    some = max(1, AT_ONCE // max(num_requests, 1))
+    some = max(1, AT_ONCE // max(num_requests, most_requests, 1))
     for first in range(0, RESAMPLES if num_requests else 0, some):
         shares = np.full(num_requests, 1 / num_requests)
         yield rng.multinomial(num_requests, shares, size=min(some, RESAMPLES - first)).astype(np.int64)

@@ -11,7 +11,9 @@ from sim.files import usable, writing
 from sim.live_output import remove_live_files
 from sim.memory_table import TITLE as MEMORY_TITLE
 from sim.memory_table import memory_table
-from sim.output import REPORT, remove_plots, write_run
+from sim.output import REPORT, TIMELINE, remove_plots, write_run
+from sim.perfetto import Window
+from sim.perfetto_output import write_timeline
 from sim.plotted import one_of
 from sim.printing import printing
 from sim.progress import ProgressBar
@@ -45,19 +47,24 @@ class RunCommand:
         plots: bool,
         jobs: int | None = None,
         uncertainty: int | None = None,
+        timeline: Window | None = None,
     ) -> None:
         self.plots = plots
+        self.timeline = timeline  # what of each run goes into one, if anything
         self.jobs = jobs  # processes for several runs of a variant; by default one a core
         self.uncertainty = uncertainty  # draws of each variant, if any
         self.console = new_console()
         variants = expand([usable(file) for file in files], sets)
         self.checked = [(variant, self.check(variant)) for variant in variants]
+        if timeline is not None:
+            _check_timelines(self.checked)
         self.several = [self._several(resolved) for _, resolved in self.checked]
         self.base = usable(out) if out else Path("runs", self._name() + self.suffix)
         self.folders = [self.base / name for name in folder_names([variant.label for variant in variants])]
         if len(variants) == 1:
             self.folders = [self.base]
         self.done: list[tuple[Variant, Run]] = []
+        self.timelines: list[tuple[Path, list[str]]] = []  # in which folders, and what they leave out
 
     def check(self, variant: Variant) -> Resolved:
         """The variant with every default filled in."""
@@ -118,9 +125,15 @@ class RunCommand:
         try:
             with ProgressBar(label, resolved.scenario.workload.num_requests) as progress:
                 run = self.execute(resolved, label, folder, progress)
+            self._write_timeline(run, folder)
         except InputError as error:
             raise InputError(f"{variant.file}: {error}") from None
         self.done.append((variant, run))
+
+    def _write_timeline(self, run: Run, folder: Path) -> None:
+        if self.timeline is not None and not run.partial:
+            left_out = write_timeline(run, folder, self.timeline)
+            self.timelines.append((folder, left_out))
 
     def _replicate(self, elapsed: float) -> None:
         """The other runs of all variants, whose first ones took `elapsed` seconds."""
@@ -181,5 +194,14 @@ class RunCommand:
             say(self.console, f"interrupted: what had finished is marked partial{rest}")
         for (label, _), folder in zip(self._labelled, self.folders, strict=False):
             say(self.console, f"{label}: {folder}")
+        for folder, left_out in self.timelines:
+            aside = f" ({'; '.join(left_out)}; --trace-window START:END shows others)" if left_out else ""
+            say(self.console, f"timeline for ui.perfetto.dev: {folder / TIMELINE}{aside}")
         if plots:
             say(self.console, f"{len(plots)} plots: {self.base / 'plots'}")
+
+
+def _check_timelines(checked: Sequence[tuple[Variant, Resolved]]) -> None:
+    for variant, resolved in checked:
+        if not resolved.scenario.measure.iterations:
+            raise InputError(f"{variant.file}: --trace: a timeline is of iterations, and measure.iterations is false")

@@ -15,7 +15,12 @@ from sim.tables import new_table, say
 
 SHOWN = 0.05  # shapes with at least this share of their stage's time are printed; compare.json has all
 MOST_SHAPES = 6
-UNITS = {"output_throughput": "output tokens/s"}
+UNITS = {
+    "output_throughput": "output tokens/s",
+    "request_throughput": "requests/s",
+    "request_goodput": "good requests/s",
+    "slo_attainment": "within SLOs",
+}
 NAMES = {"ttft": "TTFT", "itl": "ITL", "tpot": "TPOT", "e2el": "E2E"}
 
 
@@ -74,11 +79,11 @@ def _free_table(free: Free) -> Table:
         numbers = ["-" if value is None else number(value) for value in (figure.simulated, figure.measured)]
         low_high = figure.interval_percent
         interval = "-" if low_high is None else f"{low_high[0]:+.1f} to {low_high[1]:+.1f}"
-        table.add_row(_title(name), *numbers, _percent(figure.error_percent), interval)
+        table.add_row(figure_title(name), *numbers, _percent(figure.error_percent), interval)
     return table
 
 
-def _title(name: str) -> str:
+def figure_title(name: str) -> str:
     """`p99_ttft_ms` as `TTFT p99 (ms)`."""
     if name in UNITS:
         return UNITS[name]
@@ -91,7 +96,7 @@ def print_ranks(console: Console, ranks: Mapping[str, float | None], labels: Seq
     say(console, f"ranks of {', '.join(labels)}, simulated against measured")
     table = _table("figure", ("Kendall's tau",))
     for name, tau in ranks.items():
-        table.add_row(_title(name), "-" if tau is None else f"{tau:+.2f}")
+        table.add_row(figure_title(name), "-" if tau is None else f"{tau:+.2f}")
     console.print(table)
 
 

@@ -15,6 +15,7 @@ from sim.result import Run
 
 PLANS, TOKENS, LIVE, COMPARISON = "plans.jsonl.gz", "tokens.parquet", "live.json", "compare.json"
 CALIBRATION = "calibration.csv"
+GAPS, TRACE = "gaps.parquet", "trace.jsonl"  # of a run that came from a benchmark's file
 COMPARISON_PLOTS = "compare_*.png"
 
 
@@ -39,12 +40,20 @@ def write_live_run(
 
 
 def remove_live_files(folder: Path) -> None:
-    """Where a simulated run takes a live one's place."""
+    """Where another run takes the place of a live or an imported one."""
     with writing(folder):
+        if is_imported(folder):
+            (folder / GAPS).unlink(missing_ok=True)
+            (folder / TRACE).unlink(missing_ok=True)
         (folder / "run.json").unlink(missing_ok=True)
         for name in (PLANS, TOKENS, LIVE, COMPARISON, CALIBRATION):
             (folder / name).unlink(missing_ok=True)
         remove_comparison_plots(folder)
+
+
+def is_imported(folder: Path) -> bool:
+    """Whether the run there came from a benchmark's file: no scenario describes it."""
+    return (folder / "run.json").is_file() and (folder / TRACE).exists() and not (folder / "scenario.yaml").exists()
 
 
 def remove_comparison_plots(folder: Path) -> None:

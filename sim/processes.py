@@ -10,6 +10,7 @@ A = TypeVar("A")
 R = TypeVar("R")
 
 START = 5.0  # seconds; processes take about as long to start, with all that they import
+IDLE = 10  # seconds after which a process without work ends, as it should when whoever started it was killed
 
 
 def in_processes(
@@ -25,7 +26,8 @@ def in_processes(
     from joblib import Parallel, cpu_count, delayed  # a third of a second that a single run can do without
 
     number = min(jobs or cpu_count(), max(len(arguments), 1))
-    calls = Parallel(number, backend="loky", return_as="generator_unordered", initializer=_leave_interrupts_alone)
+    options = {"idle_worker_timeout": IDLE, "initializer": _leave_interrupts_alone}
+    calls = Parallel(number, backend="loky", return_as="generator_unordered", **options)
     results: Iterator[R] = calls(delayed(function)(argument) for argument in arguments)
     return results
 

@@ -35,10 +35,13 @@ def _metric(value: str) -> str:
     return value
 
 
+Metric = Annotated[str, AfterValidator(_metric)]  # a key of `summary.json`
+
+
 class PublishedFigure(Frozen):
     """One figure, or one change in percent, of a metric of `summary.json` under a policy."""
 
-    metric: Annotated[str, AfterValidator(_metric)]
+    metric: Metric
     policy: str = "head_of_line"
     value: FiniteFloat | None = None  # as published, in the metric's unit
     change_percent: FiniteFloat | None = None  # as published, from `against` to `policy`

@@ -36,6 +36,10 @@ def _name(value: str) -> str:
     return value
 
 
+Name = Annotated[str, AfterValidator(_name)]
+Replications = Annotated[int, Field(ge=1, le=10_000)]
+
+
 class Clients(Frozen):
     """How patient the clients are."""
 
@@ -62,9 +66,9 @@ class Simulation(Frozen):
 class Scenario(Frozen):
     """One run, ready to be simulated: `Scenario.load("scenarios/x.yaml", {"policy.kind": "fcfs"})`."""
 
-    name: Annotated[str, AfterValidator(_name)] = "scenario"  # left out: the file's
+    name: Name = "scenario"  # left out: the file's
     seed: Annotated[int, Field(ge=0, le=2**62)] = 0
-    replications: Annotated[int, Field(ge=1, le=10_000)] = 1  # runs with successive seeds, whose means are shown
+    replications: Replications = 1  # runs with successive seeds, whose means are shown
     model: Model
     profile: Annotated[
         str, AfterValidator(existing_profile)

@@ -16,7 +16,18 @@ def half_width(values: Sequence[float]) -> float | None:
     return _quantile(size - 1) * float(np.std(values, ddof=1)) / math.sqrt(size)
 
 
-def _quantile(degrees: int) -> float:
+def welch_half_width(ours: Sequence[float], theirs: Sequence[float]) -> float | None:
+    """Of the difference of two means of independent values, whatever their spreads (Welch, 1947)."""
+    if min(len(ours), len(theirs)) < 2:
+        return None
+    own, other = (float(np.var(values, ddof=1)) / len(values) for values in (ours, theirs))
+    if own + other == 0:
+        return 0.0
+    degrees = (own + other) ** 2 / (own**2 / (len(ours) - 1) + other**2 / (len(theirs) - 1))
+    return _quantile(degrees) * math.sqrt(own + other)
+
+
+def _quantile(degrees: float) -> float:
     from scipy.special import stdtrit  # half a second that a single run can do without
 
     return float(stdtrit(degrees, (1 + CONFIDENCE) / 2))

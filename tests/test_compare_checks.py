@@ -147,7 +147,7 @@ def test_the_warm_up_and_the_unfinished_are_left_out() -> None:
     served = run(small(clients={"timeout": 0.6}))
     finished = int((served.requests["status"] == "finished").sum())
     assert 0 < finished < 16
-    side = Side(served.requests, served)
+    side = Side(served.requests, gaps_by_request(served))
     whole = free(side, side, warmup_requests=0, warmup=0.0)
     assert (whole.num_requests, whole.num_left_out) == (finished, 16 - finished)
     assert all(figure.error_percent == 0 for figure in whole.figures.values())

@@ -114,8 +114,10 @@ def test_one_run_takes_the_place_of_several_and_the_other_way_round(tmp_path: Pa
 
 def test_compare_asks_for_one_of_several(tmp_path: Path) -> None:
     tandem(tmp_path, "replications=2", more=("--no-plots",))
-    result = CliRunner().invoke(app, ["compare", str(tmp_path), str(tmp_path)])
-    assert result.exit_code == 2 and "holds several runs; compare one of them, as " in result.stderr
+    result = CliRunner().invoke(app, ["compare", str(tmp_path), str(tmp_path / "seed-1")])
+    assert (
+        result.exit_code == 2 and "holds several runs" in result.stderr and "with one of the several" in result.stderr
+    )
 
 
 def interrupting(after: int, simulate: Callable[..., Run]) -> Callable[..., Run]:
