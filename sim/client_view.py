@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from policies.limits import Limits
 from sim.load import load_verdict
 from sim.metrics import TTFT_PARTS, summarise
-from sim.request_log import ONLY
+from sim.request_log import COUNTS, ONLY
 from sim.samples import WeightedSample
 from sim.scenario import Scenario
 from sim.slo import SLO
@@ -25,7 +25,7 @@ Gaps = tuple[Ints, Ints]  # ids of requests, and as many gaps between two of the
 
 UNSEEN = (  # figures that only the server knows
     *("total_input_text_tokens", "total_input_vision_tokens", "num_encodes", "encoder_cache_hits"),
-    *("encoder_cache_hit_rate", "num_preemptions"),
+    *("encoder_cache_hit_rate", "prefix_cache_hit_rate", "total_cached_tokens", "num_preemptions"),
 )
 
 
@@ -121,7 +121,7 @@ def _table(rows: Sequence[Seen]) -> pd.DataFrame:
             "ttft": ttft / 1e9,
             "tpot": (e2el - ttft) / np.where(output > 1, output - 1, np.nan) / 1e9,
             "e2el": e2el / 1e9,
-            **dict.fromkeys((*TTFT_PARTS, "num_encodes", "num_cache_hits", "num_preemptions"), unseen),
+            **dict.fromkeys((*TTFT_PARTS, *COUNTS), unseen),
             "status": np.array([one.status for one in rows], object),
             "reason": np.array([one.reason for one in rows], object),
             "engine": np.array([ONLY] * len(rows), object),

@@ -35,7 +35,8 @@ class UncertainBackend(SimulatedBackend):
         count = min(int(np.searchsorted(ends, horizon)) + 1, len(totals))  # the last one ends at the horizon or later
         self.num_iterations += count
         first, cost = int(totals[0]), self.cost
-        return Outcome(cost.host, 0, first - cost.host, int(ends[count - 1]), run._replace(num_iterations=count))
+        drawn = run._replace(num_iterations=count) if count > 1 else None
+        return Outcome(cost.host, 0, first - cost.host, int(ends[count - 1]), drawn)
 
     def _blurred(self, outcome: Outcome, plan: IterationPlan, number: int) -> Outcome:
         encode = self.blur.one(outcome.encode, "encode", number)

@@ -98,11 +98,10 @@ def test_bursty_images_binds_both_caches() -> None:
 
 
 def test_bursty_images_trades_ttft_for_itl() -> None:
-    """Eager gives the steadiest decodes and the longest waits, footprint waits least of the budgeted ones."""
+    """Eager gives the steadiest decodes and the longest waits."""
     figures = {kind: under("bursty_images", kind).summary for kind in IN_ORDER}
     assert min(figures, key=lambda kind: figures[kind]["p99_itl_ms"]) == "eager"
     assert max(figures, key=lambda kind: figures[kind]["p90_ttft_ms"]) == "eager"
-    assert min(IN_ORDER[1:], key=lambda kind: figures[kind]["p90_ttft_ms"]) == "footprint"
 
 
 def test_light_load_and_text_need_no_policy() -> None:
