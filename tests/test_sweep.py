@@ -72,7 +72,7 @@ def test_every_point_is_what_tandem_run_gives(tmp_path: Path) -> None:
     for row in rows.to_dict("records"):
         changes = {KIND: row[KIND], RATE: row[RATE], "seed": row["seed"]}
         summary = run(SCENARIO, set=changes).summary
-        figures = {name: np.nan if summary[name] is None else summary[name] for name in METRICS}
+        figures = {name: np.nan if summary.get(name) is None else summary[name] for name in METRICS}
         assert {name: row[name] for name in METRICS} == pytest.approx(figures, rel=0, abs=0, nan_ok=True)
     assert sorted(zip(rows["seed"], rows["replication"], strict=True)) == [(1, 0)] * 4 + [(2, 1)] * 4
 
