@@ -51,6 +51,21 @@ Dtype = Annotated[
     ),
 ]
 Threads = Annotated[int, typer.Option(metavar="N", help="Threads of the CPU; more than there are idle cores is slow.")]
+Jobs = Annotated[
+    int | None,
+    typer.Option(
+        min=1, metavar="N", help="Processes for several simulations; default: one a core.", show_default=False
+    ),
+]
+Trace = Annotated[bool, typer.Option("--trace", help="Write trace.json.gz, a timeline for https://ui.perfetto.dev.")]
+TraceWindow = Annotated[
+    str | None,
+    typer.Option(
+        metavar="START:END",
+        help="Show these seconds in it, as 10:20, :20 or 10:; at most 100,000 iterations.",
+        show_default=False,
+    ),
+]
 NoPlots = Annotated[bool, typer.Option("--no-plots", help="Write tables only.", show_default=False)]
 
 
@@ -70,7 +85,25 @@ def main(
 
 
 @app.command()
-def run(scenarios: Scenarios, set_: Sets = [], out: Out = None, no_plots: NoPlots = False) -> None:  # noqa: B006
+def run(
+    scenarios: Scenarios,
+    set_: Sets = [],  # noqa: B006
+    out: Out = None,
+    no_plots: NoPlots = False,
+    jobs: Jobs = None,
+    uncertainty: Annotated[
+        int | None,
+        typer.Option(
+            min=2,
+            max=10_000,
+            metavar="N",
+            help="Run N times, each with another seed and another draw of what the profile leaves uncertain.",
+            show_default=False,
+        ),
+    ] = None,
+    trace: Trace = False,
+    trace_window: TraceWindow = None,
+) -> None:
     """Simulate scenarios and show their latencies side by side.
 
     SCENARIO is a YAML file; of several, each is a variant. Tables, a summary and plots go into a folder. For example:
@@ -88,42 +121,100 @@ def run(scenarios: Scenarios, set_: Sets = [], out: Out = None, no_plots: NoPlot
     """
     with _failures():
         from sim.command import RunCommand
+        from sim.perfetto_output import asked_for
 
-        code = RunCommand(scenarios, set_, out, plots=not no_plots)()
+        timeline = asked_for(trace, trace_window)
+        plots = not no_plots
+        code = RunCommand(scenarios, set_, out, plots, jobs=jobs, uncertainty=uncertainty, timeline=timeline)()
+    raise typer.Exit(code)
+
+
+@app.command()
+def sweep(
+    file: Annotated[Path, typer.Argument(metavar="SWEEP.yaml", help="What is varied, and how.", show_default=False)],
+    out: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Folder to write; default: runs/NAME.sweep.", show_default=False)
+    ] = None,
+    jobs: Jobs = None,
+    dask: Annotated[
+        str | None,
+        typer.Option(metavar="ADDRESS", help="Run on this Dask cluster, as tcp://HOST:8786.", show_default=False),
+    ] = None,
+    tables: Annotated[
+        bool, typer.Option("--tables", help="Write what `tandem run` writes for every point, too.", show_default=False)
+    ] = False,
+    no_plots: NoPlots = False,
+) -> None:
+    """Simulate many settings of a scenario, and say which is the best.
+
+    Every result is kept as it comes; the same command goes on after an interrupt, and simulates nothing twice. For
+    example:
+
+    \b
+      tandem sweep scenarios/sweeps/budgets.yaml
+      tandem sweep scenarios/sweeps/knee.yaml --jobs 8
+
+    \b
+    Exit codes:
+      0    every point was simulated, even if some stalled or failed
+      2    wrong input
+      130  interrupted
+    """
+    with _failures(), _extra("dask", "distributed"):
+        from sim.sweep_command import SweepCommand
+
+        code = SweepCommand(file, out, jobs=jobs, dask=dask, tables=tables, plots=not no_plots)()
     raise typer.Exit(code)
 
 
 @app.command()
 def compare(
-    run: Annotated[Path, typer.Argument(metavar="RUN", help="Folder of a simulated run.", show_default=False)],
-    live: Annotated[Path, typer.Argument(metavar="LIVE", help="Folder of a live run.", show_default=False)],
+    first: Annotated[Path, typer.Argument(metavar="RUN", help="Folder of a simulated run.", show_default=False)],
+    second: Annotated[
+        Path,
+        typer.Argument(
+            metavar="OTHER", help="Folder of a live, an imported or another simulated run.", show_default=False
+        ),
+    ],
     profile: Annotated[
         str | None,
         typer.Option(
-            metavar="NAME|FILE", help="Price the live plans by this; default: the scenario's.", show_default=False
+            metavar="NAME|FILE",
+            help="Price the plans of a live run by this; default: the scenario's.",
+            show_default=False,
         ),
     ] = None,
     no_plots: NoPlots = False,
 ) -> None:
-    """Check a live run against its twin, the cost model and a simulation.
+    """Compare two runs: a simulation with a live run, with an imported one, or with another simulation.
 
-    RUN and LIVE are folders that `tandem run` and `tandem replay` wrote, of one scenario; if both hold variants,
-    those of the same names are compared. Writes compare.json and plots into LIVE. For example:
+    If both folders hold variants, those of the same names are compared. Writes compare.json and plots into OTHER. A
+    live run, of `tandem replay`, must be of the same scenario; it is checked against its twin, the cost model and the
+    simulation. For example:
 
     \b
       tandem compare runs/tiny_live runs/tiny_live.live
       tandem compare runs/tiny_live runs/tiny_live.live --profile profiles/cpu.json
+      tandem compare runs/bursty_images/fcfs runs/bursty_images/footprint
 
     \b
     Exit codes:
-      0    the twin is identical, and under `--clock model` the simulation too
-      1    a difference; the first is printed
+      0    compared; of a live run, the twin is identical, and under `--clock model` the simulation too
+      1    a difference in what must be identical; the first is printed
       2    wrong input
     """
     with _failures():
-        from sim.compare_command import CompareCommand
+        from sim.compare_pairs import pairs
 
-        code = CompareCommand(run, live, profile, plots=not no_plots)()
+        found = pairs(first, second)
+        if found.live:
+            from sim.compare_command import CompareCommand
+
+            code = CompareCommand(found, profile, plots=not no_plots)()
+        else:
+            from sim.compare_pair_command import PairCommand
+
+            code = PairCommand(found, profile, plots=not no_plots)()
     raise typer.Exit(code)
 
 
@@ -167,7 +258,7 @@ def calibrate(
 
     An interrupt (exit code 130) writes what has been timed so far, marked partial.
     """
-    with _failures(), _executor():
+    with _failures(), _extra("executor", "torch", "transformers", "PIL"):
         from executor.calibrate_command import CalibrateCommand
 
         code = CalibrateCommand(model, device, dtype, clock, out, repeats, quick, threads)()
@@ -304,6 +395,8 @@ def replay(
         int,
         typer.Option(metavar="N", help="Time one shape after every N iterations, off the clock: calibration.csv."),
     ] = 0,
+    trace: Trace = False,
+    trace_window: TraceWindow = None,
 ) -> None:
     """Run scenarios for real: the same policies, with a device in the place of the cost model.
 
@@ -315,9 +408,10 @@ def replay(
 
     Exit codes are those of `tandem run`.
     """
-    with _failures(), _executor():
+    with _failures(), _extra("executor", "torch", "transformers", "PIL"):
         from executor.options import Options
         from executor.replay_command import ReplayCommand
+        from sim.perfetto_output import asked_for
 
         options = Options(
             device=device,
@@ -336,8 +430,86 @@ def replay(
             text=text,
             calibrate_every=calibrate_every,
         )
-        code = ReplayCommand(scenarios, set_, out, not no_plots, options)()
+        code = ReplayCommand(scenarios, set_, out, not no_plots, options, asked_for(trace, trace_window))()
     raise typer.Exit(code)
+
+
+@app.command(name="import")
+def import_(
+    tool: Annotated[str, typer.Argument(metavar="aiperf|vllm-bench|guidellm", help="What wrote the file.")],
+    file: Annotated[
+        Path,
+        typer.Argument(
+            metavar="FILE",
+            help="profile_export.jsonl of aiperf, the JSON of `vllm bench serve --save-result --save-detailed`, "
+            "or of `guidellm run`.",
+            show_default=False,
+        ),
+    ],
+    out: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Folder to write; default: runs/FILE.live.", show_default=False)
+    ] = None,
+) -> None:
+    """Turn a benchmark of a real server into a measured run, for `tandem compare`.
+
+    For example:
+
+    \b
+      tandem import vllm-bench result.json
+      tandem compare runs/mine runs/result.live
+    """
+    with _failures():
+        from sim.import_command import import_command
+
+        import_command(tool, file, out)
+
+
+@app.command()
+def export(
+    tool: Annotated[str, typer.Argument(metavar="aiperf", help="Whose files to write.")],
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="Folder of any run.", show_default=False)],
+    out: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Folder to write; default: RUN/aiperf.", show_default=False)
+    ] = None,
+) -> None:
+    """Write a run as a benchmark would have measured it: aiperf's CSV and JSONL, with its tags."""
+    with _failures():
+        from sim.export_command import export_command
+
+        export_command(tool, run, out)
+
+
+@app.command()
+def published(
+    serving: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="CSV",
+            help="Only predict the rows of this file, in the form of scenarios/published/h200_qwen3vl8b_serving.csv.",
+            show_default=False,
+        ),
+    ] = None,
+    refit: Annotated[
+        bool, typer.Option("--refit", help="Fit the servers' front ends again, and write them into their scenarios.")
+    ] = False,
+    out: Annotated[
+        Path | None, typer.Option(metavar="PAGE.md", help="Default: docs/published.md.", show_default=False)
+    ] = None,
+    jobs: Jobs = None,
+) -> None:
+    """Simulate what others published, and lay both beside each other.
+
+    Prints measured and simulated figures of real servers and of an engine before and after budgets, with errors and
+    intervals, and writes them as a page with plots over what is not stated. For example:
+
+    \b
+      tandem published
+      tandem published --serving rows.csv
+    """
+    with _failures():
+        from sim.published_command import PublishedCommand
+
+        PublishedCommand(serving, out, jobs, refit=refit)()
 
 
 @app.command()
@@ -367,16 +539,16 @@ def schema() -> None:
 
 
 @contextmanager
-def _executor() -> Iterator[None]:
-    """The live half needs packages that simulating does not."""
+def _extra(extra: str, *packages: str) -> Iterator[None]:
+    """What is done here needs packages that simulating does not."""
     try:
         yield
     except ModuleNotFoundError as error:
-        if error.name not in ("torch", "transformers", "PIL"):
+        if error.name not in packages:
             raise
         from workloads.errors import InputError
 
-        raise InputError(f"{error.name} is not installed: pip install -e '.[executor]' in the clone") from None
+        raise InputError(f"{error.name} is not installed: pip install -e '.[{extra}]' in the clone") from None
 
 
 @contextmanager

@@ -15,6 +15,7 @@ from sim.profiles import Profile
 from sim.recorded import RecordedLive, RecordedRun
 from sim.result import Run
 from sim.same_scenario import check_profile, check_same
+from sim.token_times import gaps_by_request
 from sim.twin import Rerun, rerun, twin
 from workloads.errors import InputError
 
@@ -92,7 +93,7 @@ def compare(
     """
     notes = check_same(run, live) + _other_clock(profile or live.resolved.profile, live.clock)
     check_profile(live)
-    simulated, again = _simulated(run), twin(live.resolved, live.plans)
+    simulated, again = simulated_again(run), twin(live.resolved, live.plans)
     twin_check = same_run(again, live, "twin")
     priced = profile or live.resolved.profile
     measure = live.resolved.scenario.measure
@@ -110,16 +111,16 @@ def compare(
         forced=forced(live.plans, CostModel.from_profile(priced)),
         exact=same_run(simulated, live, "simulated") if live.clock == "model" else None,
         free=free(
-            Side(run.requests, simulated.run),
-            Side(live.requests, measured),
+            Side(run.requests, gaps_by_request(simulated.run)),
+            Side(live.requests, None if measured is None else gaps_by_request(measured)),
             warmup_requests=measure.warmup_requests,
             warmup=measure.warmup,
         ),
     )
 
 
-def _simulated(run: RecordedRun) -> Rerun:
-    """The simulated run once more: its folder has neither plans nor the times of tokens."""
+def simulated_again(run: RecordedRun) -> Rerun:
+    """The simulated run once more: its folder has neither plans nor the times of tokens. InputError if it differs."""
     if run.verdict == "interrupted":
         raise InputError(f"{run.folder}: was interrupted; simulate it to its end first")
     again = rerun(run.resolved)

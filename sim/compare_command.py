@@ -1,4 +1,4 @@
-"""One `tandem compare`: a simulated folder beside a live one, or each of their variants; printed, written and drawn."""
+"""One `tandem compare` with a live run: three checks of it, or of each variant; printed, written and drawn."""
 
 from __future__ import annotations
 
@@ -7,13 +7,15 @@ from pathlib import Path
 from typing import Any
 
 from sim.compare import Comparison, compare
+from sim.compare_pairs import Pairs
 from sim.compare_tables import print_comparison, print_ranks
-from sim.files import usable, writing
-from sim.live_output import COMPARISON, remove_comparison_plots, write_json
+from sim.fidelity import fidelity_page
+from sim.files import write_json, write_text, writing
+from sim.live_output import COMPARISON, FIDELITY, remove_comparison_plots
 from sim.printing import printing
 from sim.profiles import from_here, load_profile
 from sim.ranks import ranks
-from sim.recorded import is_run, read_live, read_run
+from sim.recorded import read_live, read_run
 from sim.tables import new_console, say
 from workloads.errors import InputError
 
@@ -24,30 +26,16 @@ FEWEST = 3  # variants that can be in an order: of two it would be a coin's
 class CompareCommand:
     """Raises InputError for wrong input, before anything is printed or written."""
 
-    def __init__(self, run: Path, live: Path, profile: str | None, plots: bool) -> None:
-        self.live = usable(live)
+    def __init__(self, pairs: Pairs, profile: str | None, plots: bool) -> None:
+        self.live = pairs.second
         self.plots = plots
         self.console = new_console()
         self.profile_name = from_here(profile) if profile else ""
         self.profile = load_profile(self.profile_name) if profile else None
-        self.left_out: list[str] = []
-        self.comparisons = [self._compare(*pair) for pair in self._pairs(usable(run), self.live)]
+        self.left_out = pairs.left_out
+        self.comparisons = [self._compare(*pair) for pair in pairs.folders]
         measured = {c.label: c.free for c in self.comparisons if c.exact is None}
         self.ranks = ranks(measured) if len(measured) >= FEWEST else {}
-
-    def _pairs(self, run: Path, live: Path) -> list[tuple[str, Path, Path]]:
-        """(label, simulated, live): the two folders, or their sub-folders of the same names."""
-        for folder in (run, live):
-            if not folder.is_dir():
-                raise InputError(f"{folder}: is no folder")
-        ours, theirs = _variants(run), _variants(live)
-        if not ours and not theirs:
-            return [("", run, live)]
-        common = [name for name in theirs if name in ours]
-        if not common:
-            raise InputError(f"{run} and {live}: no variant is in both, or only one of them has variants")
-        self.left_out = sorted({*ours, *theirs} - {*common})
-        return [(name, run / name, live / name) for name in common]
 
     def _compare(self, label: str, run: Path, live: Path) -> Comparison:
         return compare(read_run(run), self._read_live(live), self.profile, self.profile_name, label)
@@ -66,6 +54,7 @@ class CompareCommand:
         with writing(self.live):
             remove_comparison_plots(self.live)
             write_json(self._content(), self.live / COMPARISON)
+            write_text(self.live / FIDELITY, fidelity_page(self.comparisons, self.ranks))
             plots = self._write_plots()
         with printing():
             self._report(plots)
@@ -92,12 +81,6 @@ class CompareCommand:
             print_ranks(self.console, self.ranks, [comparison.label for comparison in self.comparisons])
         if self.left_out:
             say(self.console, f"in one of both folders only: {', '.join(self.left_out)}")
-        say(self.console, str(self.live / COMPARISON))
+        say(self.console, f"{self.live / COMPARISON}, {self.live / FIDELITY}")
         if plots:
             say(self.console, f"{len(plots)} plots: {self.live / 'plots'}")
-
-
-def _variants(folder: Path) -> list[str]:
-    if is_run(folder) or not folder.is_dir():
-        return []
-    return sorted(path.name for path in folder.iterdir() if is_run(path))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -10,8 +10,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from sim.bootstrap import STATISTICS, Sample, draws, interval
-from sim.result import Run
-from sim.token_times import gaps_by_request
+from sim.client_view import Gaps
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -27,6 +26,7 @@ class Figure(NamedTuple):
 
     simulated: float | None
     measured: float | None
+    error: float | None  # simulated less measured
     error_percent: float | None
     interval_percent: tuple[float, float] | None  # 95 %, of the error
 
@@ -48,27 +48,30 @@ class Side(NamedTuple):
     """One of the two runs: its requests table and, where they are known, the gaps between its tokens."""
 
     requests: pd.DataFrame
-    run: Run | None  # with the gaps; the live run's are its twin's
+    gaps: Gaps | None
 
 
-def free(simulated: Side, measured: Side, *, warmup_requests: int, warmup: float) -> Free:
-    """Errors of the simulation in percent of the measured figure, and what they would be with other requests drawn."""
+def free(simulated: Side, measured: Side, *, warmup_requests: int, warmup: float, paired: bool = True) -> Free:
+    """Errors of the simulation in percent of the measured figure, and what they would be with other requests drawn.
+
+    `paired`, the requests of an id are the same in both runs: those count that finished in both, and are drawn
+    together. Else each run's are its own.
+    """
     counted = [_after_warmup(side.requests, warmup_requests, warmup) for side in (simulated, measured)]
-    both = sorted(set.intersection(*counted))
-    samples = [_samples(side, both) for side in (simulated, measured)]
+    both = set.intersection(*counted)
+    ids = [sorted(both if paired else those) for those in counted]
+    samples = [_samples(side, those) for side, those in zip((simulated, measured), ids, strict=True)]
     figures: dict[str, Figure] = {}
     for name in samples[0].keys() & samples[1].keys():
-        ours, theirs = samples[0][name], samples[1][name]
-        named = [f"{statistic}_{name}_ms" for statistic in STATISTICS]
-        figures |= _figures(named, ours.statistics, theirs.statistics, len(both))
-    rate, measured_rate = _throughput(simulated, both), _throughput(measured, both)
+        sides = _Sides(samples[0][name].statistics, samples[1][name].statistics, len(ids[0]), len(ids[1]), paired)
+        figures |= _figures([f"{statistic}_{name}_ms" for statistic in STATISTICS], sides)
+    rates = _Sides(_throughput(simulated, ids[0]), _throughput(measured, ids[1]), len(ids[0]), len(ids[1]), paired)
     # no interval: the run lasts as long as it does, whichever of its requests are drawn
-    figures |= {
-        THROUGHPUT: _figures([THROUGHPUT], rate, measured_rate, len(both))[THROUGHPUT]._replace(interval_percent=None)
-    }
+    figures |= {THROUGHPUT: _figures([THROUGHPUT], rates)[THROUGHPUT]._replace(interval_percent=None)}
     names = [*(f"{statistic}_{name}_ms" for name in LATENCIES for statistic in STATISTICS), THROUGHPUT]
     sent = len(set(simulated.requests["request_id"]) | set(measured.requests["request_id"]))
-    return Free(len(both), sent - len(both), {name: figures[name] for name in names if name in figures})
+    left_out = sent - len(both) if paired else len(simulated.requests) + len(measured.requests) - sum(map(len, ids))
+    return Free(len(ids[0]), left_out, {name: figures[name] for name in names if name in figures})
 
 
 def _after_warmup(requests: pd.DataFrame, count: int, seconds: float) -> set[int]:
@@ -86,8 +89,8 @@ def _samples(side: Side, ids: list[int]) -> dict[str, Sample]:
         values = rows[name].to_numpy(float) * 1e3
         defined = np.flatnonzero(~np.isnan(values))  # a one-token answer has no TPOT
         samples[name] = Sample(values[defined], defined, len(ids))
-    if side.run is not None:
-        owners, gaps = gaps_by_request(side.run)
+    if side.gaps is not None:
+        owners, gaps = side.gaps
         counted = np.isin(owners, ids)
         places = np.searchsorted(np.array(ids, np.int64), owners[counted])
         samples["itl"] = Sample(gaps[counted] / 1e6, places, len(ids))
@@ -106,17 +109,35 @@ def _throughput(side: Side, ids: list[int]) -> Figures:
     return lambda drawn: np.array([[one(row)] for row in drawn])
 
 
-def _figures(names: list[str], ours: Figures, theirs: Figures, num_requests: int) -> dict[str, Figure]:
-    once = np.ones((1, num_requests), np.int64)
-    simulated, measured = ours(once), theirs(once)
+class _Sides(NamedTuple):
+    """Some figures of both runs, as functions of how often each of their requests is drawn."""
+
+    ours: Figures
+    theirs: Figures
+    num_ours: int
+    num_theirs: int
+    paired: bool
+
+    def drawn(self) -> Iterator[tuple[Ints, Ints]]:
+        """How often, of both; the same way where they are the same requests."""
+        some = draws(self.num_ours, SEED, max(self.num_ours, self.num_theirs))
+        if self.paired:
+            return ((rows, rows) for rows in some)
+        return zip(some, draws(self.num_theirs, SEED + 1, max(self.num_ours, self.num_theirs)), strict=False)
+
+
+def _figures(names: list[str], sides: _Sides) -> dict[str, Figure]:
+    simulated = sides.ours(np.ones((1, sides.num_ours), np.int64))
+    measured = sides.theirs(np.ones((1, sides.num_theirs), np.int64))
     error = _errors(simulated, measured)[0]
     resampled = np.concatenate(
-        [error[None], *(_errors(ours(some), theirs(some)) for some in draws(num_requests, SEED))]
+        [error[None], *(_errors(sides.ours(one), sides.theirs(other)) for one, other in sides.drawn())]
     )
     return {
         name: Figure(
             _plain(simulated[0, index]),
             _plain(measured[0, index]),
+            _plain(simulated[0, index] - measured[0, index]),
             _plain(error[index]),
             interval(resampled[1:, index]),
         )

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from sim.files import whole, writing
+from sim.files import whole, write_json, writing
 from sim.output import write_run
 from sim.plan_log import write_plans
 from sim.result import Run
 
 PLANS, TOKENS, LIVE, COMPARISON = "plans.jsonl.gz", "tokens.parquet", "live.json", "compare.json"
+FIDELITY = "fidelity.md"
 CALIBRATION = "calibration.csv"
+GAPS, TRACE = "gaps.parquet", "trace.jsonl"  # of a run that came from a benchmark's file
 COMPARISON_PLOTS = "compare_*.png"
 
 
@@ -30,7 +31,8 @@ def write_live_run(
     with writing(folder):
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "run.json").unlink(missing_ok=True)
-        (folder / COMPARISON).unlink(missing_ok=True)
+        for name in (COMPARISON, FIDELITY):
+            (folder / name).unlink(missing_ok=True)
         remove_comparison_plots(folder)
         write_plans(plans, folder / PLANS)
         with whole(folder / TOKENS) as partial:
@@ -40,21 +42,22 @@ def write_live_run(
 
 
 def remove_live_files(folder: Path) -> None:
-    """Where a simulated run takes a live one's place."""
+    """Where another run takes the place of a live or an imported one."""
     with writing(folder):
+        if is_imported(folder):
+            (folder / GAPS).unlink(missing_ok=True)
+            (folder / TRACE).unlink(missing_ok=True)
         (folder / "run.json").unlink(missing_ok=True)
-        for name in (PLANS, TOKENS, LIVE, COMPARISON, CALIBRATION):
+        for name in (PLANS, TOKENS, LIVE, COMPARISON, FIDELITY, CALIBRATION):
             (folder / name).unlink(missing_ok=True)
         remove_comparison_plots(folder)
+
+
+def is_imported(folder: Path) -> bool:
+    """Whether the run there came from a benchmark's file: no scenario describes it."""
+    return (folder / "run.json").is_file() and (folder / TRACE).exists() and not (folder / "scenario.yaml").exists()
 
 
 def remove_comparison_plots(folder: Path) -> None:
     for path in (folder / "plots").glob(COMPARISON_PLOTS):
         path.unlink(missing_ok=True)
-
-
-def write_json(content: dict[str, Any], path: Path) -> None:
-    """Whole or not at all; what is undefined is null, never NaN."""
-    text = json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
-    with whole(path) as partial:
-        partial.write_text(text, encoding="utf-8")

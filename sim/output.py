@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import platform
 import re
 from collections.abc import Iterable, Iterator, Sequence
@@ -17,7 +16,7 @@ import pyarrow.parquet as pq
 import yaml
 from pydantic import BaseModel
 
-from sim.files import remove_empty, remove_partials, whole, writing
+from sim.files import remove_empty, remove_partials, whole, write_json, write_text, writing
 from sim.iteration_pieces import COLUMNS, TIMES, Columns
 from sim.result import Run
 from workloads.sizes import ChoiceSize, FixedSize
@@ -27,6 +26,9 @@ AGAIN = {
     "executed": "`tandem run` simulates it to the same tables",
     "measured": "`tandem run` predicts it",
 }
+TIMELINE = "trace.json.gz"
+FILES = ("scenario.yaml", "summary.json", TIMELINE, "run.json")
+TABLES = ("requests.parquet", "iterations.parquet")
 PACKAGES = ("tandem-serving", "numpy", "simpy", "pandas", "pyarrow")
 PLOTS = re.compile(r"(latency_cdfs|ttft_breakdown|(iteration_timeline|occupancy|stalls|request_gantt)(-.*)?)\.png")
 # 400,000 iterations: 23 ms and 11 MB; 18 ms more where columns may hold nulls, several times as long with dictionaries
@@ -49,17 +51,18 @@ ITERATIONS = pa.schema(
 
 
 def write_run(run: Run, label: str, folder: Path) -> None:
-    """Everything but the plots. Whoever finds a `run.json` finds all files of one run beside it."""
+    """Everything but plots and timeline. Whoever finds a `run.json` finds all files of one run beside it."""
     with writing(folder):
         folder.mkdir(parents=True, exist_ok=True)
         remove_plots(folder / "plots")
         remove_partials(folder)
         (folder / "run.json").unlink(missing_ok=True)
-        _write_text(folder / "scenario.yaml", scenario_text(run.scenario, again=AGAIN[run.origin]))
-        _write_requests(run.requests, folder / "requests.parquet")
+        (folder / TIMELINE).unlink(missing_ok=True)  # of an earlier run
+        write_text(folder / "scenario.yaml", scenario_text(run.scenario, again=AGAIN[run.origin]))
+        write_requests(run.requests, folder / "requests.parquet")
         _write_iterations(run, folder / "iterations.parquet")
-        _write_text(folder / "summary.json", _json(run.summary))
-        _write_text(folder / "run.json", _json(about(run, label)))
+        write_json(run.summary, folder / "summary.json")
+        write_json(about(run, label), folder / "run.json")
 
 
 def about(run: Run, label: str) -> dict[str, Any]:
@@ -83,7 +86,7 @@ def about(run: Run, label: str) -> dict[str, Any]:
 
 def scenario_text(scenario: BaseModel, again: str = AGAIN["simulated"]) -> str:
     """YAML that loads as the same scenario from wherever it lies; `again` says what it comes to."""
-    content = _plain(scenario)
+    content = plain(scenario)
     comment = f"# Scenario {content['name']} as it ran, every default and budget filled in; {again}."
     text = yaml.dump(content, Dumper=_Dumper, sort_keys=False, allow_unicode=True, default_flow_style=None, width=120)
     return f"{comment}\n{text}"
@@ -96,8 +99,8 @@ class _Dumper(yaml.SafeDumper):
         return True
 
 
-def _plain(value: Any) -> Any:
-    """As one would write it: `kind` before what depends on it, sizes as `640x480`, nothing that is left out."""
+def plain(value: Any) -> Any:
+    """A scenario as one would write it: `kind` before what depends on it, sizes as `640x480`, no nulls."""
     match value:
         case FixedSize():
             return {"kind": value.kind, "value": _size(value.value)}
@@ -107,11 +110,11 @@ def _plain(value: Any) -> Any:
         case BaseModel():
             names = sorted(type(value).model_fields, key=lambda name: name != "kind")
             content = {name: getattr(value, name) for name in names}
-            return {name: _plain(field) for name, field in content.items() if field is not None}
+            return {name: plain(field) for name, field in content.items() if field is not None}
         case dict():
-            return {key: _plain(item) for key, item in value.items()}
+            return {key: plain(item) for key, item in value.items()}
         case list() | tuple():
-            return [_plain(item) for item in value]
+            return [plain(item) for item in value]
         case Path():
             return str(value.resolve())
     return value
@@ -121,16 +124,7 @@ def _size(size: tuple[int, int]) -> str:
     return f"{size[0]}x{size[1]}"
 
 
-def _json(content: dict[str, Any]) -> str:
-    return json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
-
-
-def _write_text(path: Path, text: str) -> None:
-    with whole(path) as partial:
-        partial.write_text(text, encoding="utf-8")
-
-
-def _write_requests(requests: pd.DataFrame, path: Path) -> None:
+def write_requests(requests: pd.DataFrame, path: Path) -> None:
     table = pa.table({name: _column(requests[name]) for name in requests})
     with whole(path) as partial:
         pq.write_table(table, partial, **FAST | {"use_dictionary": ["status", "reason", "engine"]})

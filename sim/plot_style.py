@@ -35,6 +35,7 @@ STAGES = {
     "encode": ("encode", ORANGE),
     "transfer": ("transfer", SKY),
     "prefill": ("prefill", BLUE),
+    "delivery": ("front end busy", BLACK),
     "other": ("other: KV blocks, others' encoding, host", SAND),
 }
 DECODE = ("decode", GREEN)
@@ -110,11 +111,14 @@ def thousands(ax: Axes, which: str = "y", *, whole: bool = False) -> None:
     axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.10g}"))
 
 
-def log(ax: Axes, which: str) -> None:
-    """Logarithmic, with a few plain numbers; powers of ten would be typeset, which takes longer than to draw them."""
+def log(ax: Axes, which: str, *, fine: bool = False) -> None:
+    """Logarithmic, with a few plain numbers; powers of ten would be typeset, which takes longer than to draw them.
+
+    `fine` where less than a power of ten may be shown.
+    """
     axis = ax.yaxis if which == "y" else ax.xaxis
     (ax.set_yscale if which == "y" else ax.set_xscale)("log")
-    axis.set_major_locator(LogLocator(subs=(1.0,) if which == "y" else (1.0, 2.0, 5.0), numticks=12))
+    axis.set_major_locator(LogLocator(subs=(1.0,) if which == "y" and not fine else (1.0, 2.0, 5.0), numticks=12))
     axis.set_minor_locator(NullLocator())
     axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.10g}"))
 

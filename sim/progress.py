@@ -12,10 +12,10 @@ REFRESH = 0.1
 
 
 class ProgressBar:
-    """Called with the number of requests done; draws now and then, and only where somebody looks."""
+    """Called with the number of requests, or of points, done; draws now and then, and only where somebody looks."""
 
     def __init__(self, label: str, total: int | None) -> None:
-        """`total` requests, where that is known beforehand."""
+        """`total` of them, where that is known beforehand."""
         label_column = TextColumn("{task.description}", markup=False)
         columns = (label_column, BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
         console = Console(file=sys.stderr)
@@ -34,7 +34,9 @@ class ProgressBar:
         if self._task is not None:
             self._bar.stop()
 
-    def __call__(self, done: int) -> None:
+    def __call__(self, done: int, total: int | None = None) -> None:
+        """`total`, where it turns out to be another one."""
+        self._total = self._total if total is None else total
         now = time.monotonic()
         if now < self._next or not self._shown:
             return
@@ -42,4 +44,4 @@ class ProgressBar:
         if self._task is None:
             self._task = self._bar.add_task(self._label, total=self._total, completed=done)
             self._bar.start()
-        self._bar.update(self._task, completed=done, refresh=True)
+        self._bar.update(self._task, completed=done, total=self._total, refresh=True)

@@ -12,6 +12,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from sim.ensemble_output import MEMBERS
 from sim.iteration_pieces import COLUMNS, TIMES
 from sim.live_output import LIVE, PLANS
 from sim.plan_line import PlanLine
@@ -73,7 +74,7 @@ def read_live(folder: Path, changes: Mapping[str, Any]) -> RecordedLive:
     _check_folder(folder)
     if not (folder / LIVE).exists():
         raise InputError(f"{folder}: is no live run: it has no {LIVE}, which `tandem replay` writes")
-    live = _json(folder / LIVE, {"clock": str})
+    live = read_json(folder / LIVE, {"clock": str})
     common = _common(folder, changes)
     texts = read_texts(folder / PLANS)
     run = RecordedLive(folder, *common, live, texts, parsed(texts, folder / PLANS))
@@ -86,23 +87,26 @@ def _check_folder(folder: Path) -> None:
         raise InputError(f"{folder}: is no folder")
     if not is_run(folder):
         raise InputError(f"{folder}: holds no run: it has no run.json")
+    if (folder / MEMBERS).exists():
+        raise InputError(f"{folder}: holds several runs; compare one of them, as {next(folder.glob('seed-*'), folder)}")
 
 
 def _common(
     folder: Path, changes: Mapping[str, Any]
 ) -> tuple[Resolved, Mapping[str, Any], pd.DataFrame, pd.DataFrame | None]:
-    about = _json(folder / "run.json", {"name": str, "verdict": str, "partial": bool, "num_iterations": int})
+    about = read_json(folder / "run.json", {"name": str, "verdict": str, "partial": bool, "num_iterations": int})
     scenario = Scenario.load(folder / "scenario.yaml", changes)
     if scenario.name != about["name"]:
         raise InputError(f"{folder}: run.json is of {about['name']}, scenario.yaml of {scenario.name}")
-    requests = _table(folder / "requests.parquet", RequestLog().table())
+    requests = read_table(folder / "requests.parquet", RequestLog().table())
     iterations = _iterations(folder / "iterations.parquet") if scenario.measure.iterations else None
     if iterations is not None and len(iterations) != about["num_iterations"]:
         raise InputError(f"{folder}: iterations.parquet is not of the run that run.json is of: {len(iterations)} rows")
     return resolve(scenario), about, requests, iterations
 
 
-def _json(path: Path, needed: Mapping[str, type]) -> Mapping[str, Any]:
+def read_json(path: Path, needed: Mapping[str, type]) -> Mapping[str, Any]:
+    """A mapping that has these, of these types. Raises InputError."""
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
@@ -119,18 +123,24 @@ def _json(path: Path, needed: Mapping[str, type]) -> Mapping[str, Any]:
 
 def _iterations(path: Path) -> pd.DataFrame:
     like = {name: pd.Series(dtype=float if name in TIMES else int) for name in COLUMNS}
-    return _table(path, pd.DataFrame(like | {"engine": pd.Series(dtype="category")}))
+    return read_table(path, pd.DataFrame(like | {"engine": pd.Series(dtype="category")}))
 
 
-def _table(path: Path, like: pd.DataFrame) -> pd.DataFrame:
-    """With the columns of `like`, and of its types."""
+def read_parquet(path: Path) -> pd.DataFrame:
+    """Raises InputError, one line."""
     try:
         table: pd.DataFrame = pq.read_table(path).to_pandas()
     except FileNotFoundError:
         raise InputError(f"{path}: is missing") from None
     except (OSError, pa.ArrowException, ValueError) as error:
         raise InputError(f"{path}: is not a whole Parquet file: {' '.join(str(error).split())}") from None
-    if "request_id" in table and table["request_id"].duplicated().any():
+    return table
+
+
+def read_table(path: Path, like: pd.DataFrame, unique: bool = True) -> pd.DataFrame:
+    """With the columns of `like`, and of its types; a request stands in it once, if `unique`. Raises InputError."""
+    table = read_parquet(path)
+    if unique and "request_id" in table and table["request_id"].duplicated().any():
         raise InputError(f"{path}: a request_id stands there twice")
     kinds, wanted = ({str(name): _kind(frame[name]) for name in frame} for frame in (table, like))
     if kinds != wanted:

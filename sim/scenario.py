@@ -36,6 +36,10 @@ def _name(value: str) -> str:
     return value
 
 
+Name = Annotated[str, AfterValidator(_name)]
+Replications = Annotated[int, Field(ge=1, le=10_000)]
+
+
 class Clients(Frozen):
     """How patient the clients are."""
 
@@ -51,17 +55,19 @@ class Measure(Frozen):
 
 
 class Simulation(Frozen):
-    """How the simulator works; none of it changes what is simulated but `out_of_memory`."""
+    """How the simulator works; of what is simulated only `out_of_memory` and `draw` change something."""
 
     fast_path: bool = True  # take many equal decode iterations in one step; the tables are the same without
     out_of_memory: Literal["fail_request", "end_run"] = "fail_request"  # what a batch past the device's memory does
+    draw: Annotated[int, Field(ge=0, le=2**32)] | None = None  # of what the profile leaves uncertain; left out: none
 
 
 class Scenario(Frozen):
     """One run, ready to be simulated: `Scenario.load("scenarios/x.yaml", {"policy.kind": "fcfs"})`."""
 
-    name: Annotated[str, AfterValidator(_name)] = "scenario"  # left out: the file's
+    name: Name = "scenario"  # left out: the file's
     seed: Annotated[int, Field(ge=0, le=2**62)] = 0
+    replications: Replications = 1  # runs with successive seeds, whose means are shown
     model: Model
     profile: Annotated[
         str, AfterValidator(existing_profile)

@@ -22,20 +22,31 @@ def load(kind: type[M], file: Path, changes: Mapping[str, Any]) -> M:
     """The object that the file describes; its name is the file's unless it says otherwise."""
     _check_changes(changes)
     content = {"name": default_name(file), **read(file)}
+    try:
+        return decode(kind, content, changes, file.parent)
+    except InputError as error:
+        raise InputError(f"{file}: {error}") from None
+
+
+def decode(kind: type[M], content: Mapping[Any, Any], changes: Mapping[str, Any], base: Path, set: str = "--set ") -> M:
+    """The object that a file's content, which is left as it is, describes once dotted paths are set to other values.
+
+    Files it names are looked for from `base`. Raises InputError with the path in the file, or of the value that was
+    set, behind the word that `set` is.
+    """
+    changed = copy.deepcopy(dict(content))
     for path, value in changes.items():
         try:
             check_ends(value)
-            assign(content, path, value)
+            assign(changed, path, value)
         except ValueError as error:
-            raise InputError(f"{file}: --set {path}: {error}") from None
+            raise InputError(f"{set}{path}: {error}") from None
+    _refuse(changed)
     try:
-        _refuse(content)
-        return kind.model_validate(content, context={"base": file.parent})
+        return kind.model_validate(changed, context={"base": base})
     except ValidationError as error:
-        place, message = complaint(kind, error, content)
-        raise InputError(f"{file}: {_blamed(place, changes)}{message}") from None
-    except InputError as error:
-        raise InputError(f"{file}: {error}") from None
+        place, message = complaint(kind, error, changed)
+        raise InputError(f"{_blamed(place, changes, set)}{message}") from None
 
 
 def _check_changes(changes: Any) -> None:
@@ -79,10 +90,10 @@ def _key(node: dict[Any, Any] | list[Any], part: str) -> Any:
     return int(part)
 
 
-def _blamed(place: str, changes: Mapping[str, Any]) -> str:
+def _blamed(place: str, changes: Mapping[str, Any], set: str) -> str:
     """The place, and whether it was `--set` that wrote there."""
     is_set = any(f"{path}.".startswith(f"{place}.") or place.startswith(f"{path}.") for path in changes)
-    return f"--set {place}: " if place and is_set else f"{place}: " if place else ""
+    return f"{set}{place}: " if place and is_set else f"{place}: " if place else ""
 
 
 def _refuse(content: Any, place: str = "") -> None:

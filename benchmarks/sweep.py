@@ -1,0 +1,89 @@
+"""Speed of `tandem sweep`: 200 points of 2,000 requests on one process, on two, and on a local Dask cluster of two.
+
+`python benchmarks/sweep.py [--repeat N]`; the whole command is timed, start-up and plots included, one JSON line a way.
+"""
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+BIN = Path(sys.executable).parent
+SWEEP: dict[str, Any] = {
+    "scenario": str(ROOT / "scenarios" / "bursty_images.yaml"),
+    "set": {"workload.num_requests": 2000},
+    "knobs": {
+        "policy.kind": ["fcfs", "head_of_line", "eager", "footprint"],
+        "engine.encoder_cache_rows": [4096, 8192],
+        "workload.arrivals.rate": [2, 3, 4, 5, 6],
+    },
+    "replications": 5,
+}
+POINTS = 200
+
+
+@contextmanager
+def cluster(workers: int) -> Iterator[str]:
+    """A scheduler and workers as `dask` starts them, each a process of one thread."""
+    address = "tcp://127.0.0.1:8799"
+    scheduler = [str(BIN / "dask"), "scheduler", "--port", "8799", "--no-dashboard"]
+    worker = [str(BIN / "dask"), "worker", address, "--nworkers", str(workers), "--nthreads", "1", "--no-dashboard"]
+    with tempfile.TemporaryDirectory() as folder, (Path(folder) / "log").open("w") as log:
+        options: dict[str, Any] = {"stdout": log, "stderr": log, "cwd": folder}
+        started = [subprocess.Popen(command, **options) for command in (scheduler, worker)]
+        try:
+            from distributed import Client
+
+            with Client(address, timeout=60) as client:
+                client.wait_for_workers(workers, timeout=60)
+            yield address
+        finally:
+            for process in started[::-1]:
+                process.terminate()
+                process.wait()
+
+
+def sweep(file: Path, *options: str) -> float:
+    """Seconds that the command takes for all points."""
+    with tempfile.TemporaryDirectory() as out:
+        command = [str(BIN / "tandem"), "sweep", str(file), "--out", out, *options]
+        start = time.perf_counter()
+        subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+        elapsed = time.perf_counter() - start
+        assert len(list((Path(out) / "results").glob("*.parquet"))) == POINTS
+    return elapsed
+
+
+def measure(file: Path) -> dict[str, float]:
+    """One of each, one after the other, so that all of them see the same machine."""
+    one, two = sweep(file, "--jobs", "1"), sweep(file, "--jobs", "2")
+    with cluster(2) as address:
+        dask = sweep(file, "--dask", address)
+    return {"one process": one, "two processes": two, "dask, two workers": dask}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--repeat", type=int, default=1)
+    repeat = parser.parse_args().repeat
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "sweep.yaml"
+        file.write_text(json.dumps(SWEEP))
+        rounds = [measure(file) for _ in range(repeat)]
+    for way in rounds[0]:
+        ratios = {f"against {other}": round(median(r[other] / r[way] for r in rounds), 2) for other in rounds[0]}
+        seconds = [round(r[way], 1) for r in rounds]
+        print(json.dumps({"way": way, "points": POINTS, "seconds": seconds, **ratios, "load": os.getloadavg()[0]}))
+
+
+if __name__ == "__main__":
+    main()
