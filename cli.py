@@ -51,6 +51,12 @@ Dtype = Annotated[
     ),
 ]
 Threads = Annotated[int, typer.Option(metavar="N", help="Threads of the CPU; more than there are idle cores is slow.")]
+Jobs = Annotated[
+    int | None,
+    typer.Option(
+        min=1, metavar="N", help="Processes for several runs of a scenario; default: one a core.", show_default=False
+    ),
+]
 NoPlots = Annotated[bool, typer.Option("--no-plots", help="Write tables only.", show_default=False)]
 
 
@@ -70,7 +76,23 @@ def main(
 
 
 @app.command()
-def run(scenarios: Scenarios, set_: Sets = [], out: Out = None, no_plots: NoPlots = False) -> None:  # noqa: B006
+def run(
+    scenarios: Scenarios,
+    set_: Sets = [],  # noqa: B006
+    out: Out = None,
+    no_plots: NoPlots = False,
+    jobs: Jobs = None,
+    uncertainty: Annotated[
+        int | None,
+        typer.Option(
+            min=2,
+            max=10_000,
+            metavar="N",
+            help="Run N times, each with another seed and another draw of what the profile leaves uncertain.",
+            show_default=False,
+        ),
+    ] = None,
+) -> None:
     """Simulate scenarios and show their latencies side by side.
 
     SCENARIO is a YAML file; of several, each is a variant. Tables, a summary and plots go into a folder. For example:
@@ -89,7 +111,7 @@ def run(scenarios: Scenarios, set_: Sets = [], out: Out = None, no_plots: NoPlot
     with _failures():
         from sim.command import RunCommand
 
-        code = RunCommand(scenarios, set_, out, plots=not no_plots)()
+        code = RunCommand(scenarios, set_, out, plots=not no_plots, jobs=jobs, uncertainty=uncertainty)()
     raise typer.Exit(code)
 
 
@@ -338,6 +360,39 @@ def replay(
         )
         code = ReplayCommand(scenarios, set_, out, not no_plots, options)()
     raise typer.Exit(code)
+
+
+@app.command()
+def published(
+    serving: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="CSV",
+            help="Only predict the rows of this file, in the form of scenarios/published/h200_qwen3vl8b_serving.csv.",
+            show_default=False,
+        ),
+    ] = None,
+    refit: Annotated[
+        bool, typer.Option("--refit", help="Fit the servers' front ends again, and write them into their scenarios.")
+    ] = False,
+    out: Annotated[
+        Path | None, typer.Option(metavar="PAGE.md", help="Default: docs/published.md.", show_default=False)
+    ] = None,
+    jobs: Jobs = None,
+) -> None:
+    """Simulate what others published, and lay both beside each other.
+
+    Prints measured and simulated figures of real servers and of an engine before and after budgets, with errors and
+    intervals, and writes them as a page with plots over what is not stated. For example:
+
+    \b
+      tandem published
+      tandem published --serving rows.csv
+    """
+    with _failures():
+        from sim.published_command import PublishedCommand
+
+        PublishedCommand(serving, out, jobs, refit=refit)()
 
 
 @app.command()

@@ -20,11 +20,13 @@ from sim.command import RunCommand
 from sim.files import writing
 from sim.live_output import CALIBRATION, write_live_run
 from sim.progress import ProgressBar
+from sim.replications import Several
 from sim.result import Run
 from sim.scenario import Scenario
 from sim.tables import say
 from sim.variants import Variant
 from sim.world import Resolved
+from workloads.errors import InputError
 
 PACKAGES = ("torch", "transformers")
 
@@ -47,7 +49,7 @@ class ReplayCommand(RunCommand):
 
     def _prepare(self, scenario: Scenario) -> Resolved:
         loaded = self._load(scenario)
-        checked = prepare(scenario, loaded, self.options).checked
+        checked = _once(prepare(scenario, loaded, self.options).checked)
         self.used[id(checked)] = loaded
         return checked
 
@@ -66,6 +68,17 @@ class ReplayCommand(RunCommand):
         write_interleaved(live, folder)
         write_live_run(live.run, label, folder, plans=live.plans, tokens=live.tokens, about=about)
         return live.run
+
+
+def _once(checked: Resolved) -> Resolved:
+    """A live run is one run, and takes what it takes."""
+    scenario = checked.scenario
+    if scenario.simulation.draw is not None:
+        raise InputError("simulation.draw: a live run draws nothing; leave it out")
+    if scenario.replications == 1:
+        return checked
+    note = f"replications are of simulations: this is one run, with seed {scenario.seed}"
+    return Several(checked, 1).single()._replace(notes=[*checked.notes, note])
 
 
 def write_interleaved(live: LiveRun, folder: Path) -> None:

@@ -13,6 +13,7 @@ from workloads.frozen import LATEST
 from workloads.request import Request
 
 Send = Callable[[Request], ServedRequest]
+HandingOver = Callable[[], simpy.Event | None]  # what a client waits for when its answer is complete
 
 
 def open_loop(env: simpy.Environment, requests: Iterator[Request], send: Send) -> Generator[simpy.Event, None, None]:
@@ -29,6 +30,7 @@ def start_users(
     requests: Iterator[Request],
     num_requests: int | None,
     send: Send,
+    handing_over: HandingOver,
     load: Concurrency,
     rng: np.random.Generator,
 ) -> None:
@@ -37,17 +39,24 @@ def start_users(
     Users for whom there is no request do not start.
     """
     for _ in range(load.users if num_requests is None else min(load.users, num_requests)):
-        env.process(_user(env, requests, send, load, rng))
+        env.process(_user(env, requests, send, handing_over, load, rng))
 
 
 def _user(
-    env: simpy.Environment, requests: Iterator[Request], send: Send, load: Concurrency, rng: np.random.Generator
+    env: simpy.Environment,
+    requests: Iterator[Request],
+    send: Send,
+    handing_over: HandingOver,
+    load: Concurrency,
+    rng: np.random.Generator,
 ) -> Generator[simpy.Event, None, None]:
     for request in requests:
         served = send(request)
         if not served.status:
             served.done = env.event()
             yield served.done
+        if (over := handing_over()) is not None:
+            yield over
         pause = load.think(rng)
         if now(env) + pause > LATEST:
             raise InputError("the run takes more than 146 years: think_time is too long for so many requests")

@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from sim.blur import no_spread
+from sim.ensemble_output import member_folder, remove_ensemble, remove_single
 from sim.files import usable, writing
 from sim.live_output import remove_live_files
 from sim.output import remove_plots, write_run
+from sim.plotted import one_of
 from sim.printing import printing
 from sim.progress import ProgressBar
 from sim.published_table import published_tables
 from sim.reasons import turned_away, waiting
+from sim.replications import Group, Several, complete
 from sim.result import Run
 from sim.run import simulate_resolved
 from sim.tables import new_console, print_table, say
 from sim.variants import Variant, expand, folder_names
+from sim.verdicts import verdicts
 from sim.world import Resolved
 from workloads.errors import InputError
 
@@ -30,11 +36,22 @@ class RunCommand:
 
     suffix = ""  # of the folder that is written where none is named
 
-    def __init__(self, files: Sequence[Path], sets: Sequence[str], out: Path | None, plots: bool) -> None:
+    def __init__(
+        self,
+        files: Sequence[Path],
+        sets: Sequence[str],
+        out: Path | None,
+        plots: bool,
+        jobs: int | None = None,
+        uncertainty: int | None = None,
+    ) -> None:
         self.plots = plots
+        self.jobs = jobs  # processes for several runs of a variant; by default one a core
+        self.uncertainty = uncertainty  # draws of each variant, if any
         self.console = new_console()
         variants = expand([usable(file) for file in files], sets)
         self.checked = [(variant, self.check(variant)) for variant in variants]
+        self.several = [self._several(variant, resolved) for variant, resolved in self.checked]
         self.base = usable(out) if out else Path("runs", self._name() + self.suffix)
         self.folders = [self.base / name for name in folder_names([variant.label for variant in variants])]
         if len(variants) == 1:
@@ -49,6 +66,7 @@ class RunCommand:
         """Run one variant and write its folder, but for the plots."""
         run = simulate_resolved(resolved, progress=progress)
         remove_live_files(folder)
+        remove_ensemble(folder)
         write_run(run, label, folder)
         return run
 
@@ -62,9 +80,12 @@ class RunCommand:
         for folder in self.folders:
             with writing(folder):
                 folder.mkdir(parents=True, exist_ok=True)
-        for (variant, resolved), folder in zip(self.checked, self.folders, strict=True):
+        start = time.perf_counter()
+        for (variant, resolved), several, folder in zip(self.checked, self.several, self.folders, strict=True):
             if not self._interrupted:
-                self._run(variant, resolved, folder)
+                self._run(variant, resolved, several, folder)
+        if not self._interrupted:
+            self._replicate(time.perf_counter() - start)
         plots = self._write_plots()
         with printing():
             self._report(plots)
@@ -80,14 +101,34 @@ class RunCommand:
     def _labelled(self) -> list[tuple[str, Run]]:
         return [(variant.label or run.name, run) for variant, run in self.done]
 
-    def _run(self, variant: Variant, resolved: Resolved, folder: Path) -> None:
+    def _several(self, variant: Variant, resolved: Resolved) -> Several | None:
+        """What to run of a variant; None: itself, once."""
+        if self.uncertainty is None and resolved.scenario.replications == 1:
+            return None
+        if self.uncertainty is not None and resolved.profile.spread is None:
+            raise InputError(f"{variant.file}: --uncertainty: {no_spread(resolved.scenario.profile)}")
+        return Several(resolved, self.uncertainty or resolved.scenario.replications, self.uncertainty is not None)
+
+    def _run(self, variant: Variant, resolved: Resolved, several: Several | None, folder: Path) -> None:
+        """The only run of a variant, or the first of several."""
         label = variant.label or resolved.scenario.name
+        if several is not None:
+            remove_single(folder)
+            remove_ensemble(folder)
+            folder, resolved = member_folder(folder, resolved.scenario.seed), several.single()
         try:
             with ProgressBar(label, resolved.scenario.workload.num_requests) as progress:
                 run = self.execute(resolved, label, folder, progress)
         except InputError as error:
             raise InputError(f"{variant.file}: {error}") from None
         self.done.append((variant, run))
+
+    def _replicate(self, elapsed: float) -> None:
+        """The other runs of all variants, whose first ones took `elapsed` seconds."""
+        parts = zip(self.several, self._labelled, self.folders, strict=True)
+        groups = [Group(several, run, label, folder) for several, (label, run), folder in parts if several]
+        if groups:
+            complete(groups, self.jobs, each=elapsed / len(self.done))
 
     def _write_plots(self) -> list[Path]:
         folder = self.base / "plots"
@@ -103,7 +144,9 @@ class RunCommand:
         self._say_once([(label, note) for label, run in self._labelled for note in run.notes])
         self._say_once([(label, run.load) for label, run in self._labelled if run.load])
         print_table(self.console, self._labelled)
-        self._say_once([(label, line) for label, run in self._labelled for line in turned_away(run)])
+        for line in verdicts(self._labelled):
+            say(self.console, line)
+        self._say_once([(label, one_of(run)[2:] + line) for label, run in self._labelled for line in turned_away(run)])
         for title, table, below in published_tables(self.done):
             say(self.console, title)
             self.console.print(table)

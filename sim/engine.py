@@ -45,6 +45,7 @@ class Engine:
         self.fast_path = fast_path
         self.end_when_out_of_memory = end_when_out_of_memory
         self._told = False  # of something that takes effect at the next draft
+        self._owed = 0  # ns of the loop's own work on what it took in, not paid yet
         self._arrived: list[ServedRequest] = []
         self._cancelled: list[tuple[ServedRequest, str]] = []
         self._all_decode = IterationPlan(state.decodes)  # what there is to plan while nobody else is active
@@ -151,7 +152,14 @@ class Engine:
         else:
             self.recorder.planned(plan, start)
             state.begin(plan)
+        if self._owed:
+            return self._with_owed(backend.wait(backend.launch(plan, 1, 0)))
         return backend.wait(backend.launch(plan, repeats, horizon))
+
+    def _with_owed(self, outcome: Outcome) -> Outcome:
+        """The loop worked on what it had taken in before it came to this iteration."""
+        owed, self._owed = self._owed, 0
+        return outcome._replace(host=outcome.host + owed, total=outcome.total + owed)
 
     def _unchanged_until(self, upcoming: float) -> int:
         """When something may happen that changes the last draft, if it is nothing but decodes."""
@@ -165,6 +173,7 @@ class Engine:
             self._arrived.sort(key=lambda r: (r.prepared, r.id))
         for request in self._arrived:
             self.state.submit(request)
+            self._owed += request.exposed
         self._arrived.clear()
         for request, reason in self._cancelled:
             if not request.status:

@@ -1,10 +1,12 @@
 """Files that appear whole or not at all, what a killed process left of them, and which names they may have."""
 
+import json
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 from workloads.errors import InputError
 
@@ -21,6 +23,17 @@ def whole(path: Path) -> Iterator[Path]:
         partial.replace(path)
     finally:
         partial.unlink(missing_ok=True)
+
+
+def write_text(path: Path, text: str) -> None:
+    """Whole or not at all."""
+    with whole(path) as partial:
+        partial.write_text(text, encoding="utf-8")
+
+
+def write_json(content: Mapping[str, Any], path: Path) -> None:
+    """Whole or not at all; what is undefined is null, never NaN."""
+    write_text(path, json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
 
 
 def remove_partials(folder: Path) -> None:

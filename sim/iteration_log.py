@@ -10,7 +10,7 @@ from policies.serving import ServingState
 from sim.backend import Outcome
 from sim.decode_run import QUANTUM, SHIFT
 from sim.engine_use import EngineUse
-from sim.iteration_pieces import COLUMNS, FIELDS, SHORT, Columns, Ints, Piece
+from sim.iteration_pieces import COLUMNS, FIELDS, SHORT, Blur, Columns, Ints, Piece
 from sim.ledger import Ledger
 
 PIECE = 65536  # iterations unrolled at a time: few enough pieces that what each costs does not matter
@@ -22,6 +22,7 @@ class IterationLog:
     def __init__(self, keep: bool = True) -> None:
         """Without `keep` only what the ITL needs is remembered, and the table is empty."""
         self.keep = keep
+        self.blur: Blur | None = None  # what iterations of a run come to, where that is drawn
         self.decode_steps = 0  # steps of the decode cohort so far
         self.num_iterations = 0
         self._num_entries = 0
@@ -125,7 +126,7 @@ class IterationLog:
     def _unroll(self) -> Iterator[Piece]:
         runs, iteration, step = self._runs.reader(), 0, 0
         for table in self._tables():
-            piece = Piece(table, iteration, step, runs)
+            piece = Piece(table, iteration, step, runs, self.blur)
             iteration += len(piece.ends)
             step += piece.num_steps
             yield piece

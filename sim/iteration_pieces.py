@@ -1,5 +1,6 @@
 """Some iterations of the log, unrolled into the columns of the table."""
 
+from collections.abc import Callable
 from functools import cached_property
 from typing import Any
 
@@ -12,6 +13,7 @@ from sim.ledger import Reader
 
 Ints = NDArray[np.int64]
 Columns = dict[str, NDArray[Any]]
+Blur = Callable[[Ints, int], Ints]  # from what successive iterations take, and the number of the first (`sim.blur`)
 
 TIMES = ("start", "end", "encode", "compute", "host")
 COUNTS = (
@@ -36,7 +38,7 @@ SHORT = 5  # the first fields: all that is kept of an entry where there is no ta
 class Piece:
     """Some entries, unrolled: as many times as it has iterations, each entry's fields are repeated."""
 
-    def __init__(self, table: Ints, iteration: int, step: int, runs: Reader) -> None:
+    def __init__(self, table: Ints, iteration: int, step: int, runs: Reader, blur: Blur | None = None) -> None:
         self.counts, starts, totals, decodes = table[: SHORT - 1]
         self.table = table
         self.iteration, self.step = iteration, step  # of the first one: its number, decode steps before it
@@ -45,6 +47,9 @@ class Piece:
         self.totals = self._longer(runs)
         self.totals >>= SHIFT
         self.totals += self._each(totals)
+        if blur is not None:
+            drawn = self._each(self.counts > 1)
+            self.totals[drawn] = blur(self.totals, iteration)[drawn]
         self.ends = np.cumsum(self.totals)
         self.ends += self._each(starts - (self.ends[self.firsts] - self.totals[self.firsts]))
         self.decodes = self._each(decodes)

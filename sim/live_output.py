@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from sim.files import whole, writing
+from sim.files import whole, write_json, writing
 from sim.output import write_run
 from sim.plan_log import write_plans
 from sim.result import Run
 
 PLANS, TOKENS, LIVE, COMPARISON = "plans.jsonl.gz", "tokens.parquet", "live.json", "compare.json"
+FIDELITY = "fidelity.md"
 CALIBRATION = "calibration.csv"
 COMPARISON_PLOTS = "compare_*.png"
 
@@ -30,7 +30,8 @@ def write_live_run(
     with writing(folder):
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "run.json").unlink(missing_ok=True)
-        (folder / COMPARISON).unlink(missing_ok=True)
+        for name in (COMPARISON, FIDELITY):
+            (folder / name).unlink(missing_ok=True)
         remove_comparison_plots(folder)
         write_plans(plans, folder / PLANS)
         with whole(folder / TOKENS) as partial:
@@ -43,7 +44,7 @@ def remove_live_files(folder: Path) -> None:
     """Where a simulated run takes a live one's place."""
     with writing(folder):
         (folder / "run.json").unlink(missing_ok=True)
-        for name in (PLANS, TOKENS, LIVE, COMPARISON, CALIBRATION):
+        for name in (PLANS, TOKENS, LIVE, COMPARISON, FIDELITY, CALIBRATION):
             (folder / name).unlink(missing_ok=True)
         remove_comparison_plots(folder)
 
@@ -51,10 +52,3 @@ def remove_live_files(folder: Path) -> None:
 def remove_comparison_plots(folder: Path) -> None:
     for path in (folder / "plots").glob(COMPARISON_PLOTS):
         path.unlink(missing_ok=True)
-
-
-def write_json(content: dict[str, Any], path: Path) -> None:
-    """Whole or not at all; what is undefined is null, never NaN."""
-    text = json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
-    with whole(path) as partial:
-        partial.write_text(text, encoding="utf-8")

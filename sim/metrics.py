@@ -22,7 +22,7 @@ Window = tuple[float, float]
 PERCENTILES = (50, 90, 95, 99)
 TTFT_PARTS = (
     *("preparation", "queue_wait", "encode", "transfer", "prefill"),
-    *("reservation_wait", "encoder_budget_wait", "other"),
+    *("reservation_wait", "encoder_budget_wait", "delivery", "other"),
 )
 
 

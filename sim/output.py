@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import platform
 import re
 from collections.abc import Iterable, Iterator, Sequence
@@ -17,7 +16,7 @@ import pyarrow.parquet as pq
 import yaml
 from pydantic import BaseModel
 
-from sim.files import remove_empty, remove_partials, whole, writing
+from sim.files import remove_empty, remove_partials, whole, write_json, write_text, writing
 from sim.iteration_pieces import COLUMNS, TIMES, Columns
 from sim.result import Run
 from workloads.sizes import ChoiceSize, FixedSize
@@ -27,6 +26,8 @@ AGAIN = {
     "executed": "`tandem run` simulates it to the same tables",
     "measured": "`tandem run` predicts it",
 }
+FILES = ("scenario.yaml", "summary.json", "run.json")
+TABLES = ("requests.parquet", "iterations.parquet")
 PACKAGES = ("tandem-serving", "numpy", "simpy", "pandas", "pyarrow")
 PLOTS = re.compile(r"(latency_cdfs|ttft_breakdown|(iteration_timeline|occupancy|stalls|request_gantt)(-.*)?)\.png")
 # 400,000 iterations: 23 ms and 11 MB; 18 ms more where columns may hold nulls, several times as long with dictionaries
@@ -55,11 +56,11 @@ def write_run(run: Run, label: str, folder: Path) -> None:
         remove_plots(folder / "plots")
         remove_partials(folder)
         (folder / "run.json").unlink(missing_ok=True)
-        _write_text(folder / "scenario.yaml", scenario_text(run.scenario, again=AGAIN[run.origin]))
+        write_text(folder / "scenario.yaml", scenario_text(run.scenario, again=AGAIN[run.origin]))
         _write_requests(run.requests, folder / "requests.parquet")
         _write_iterations(run, folder / "iterations.parquet")
-        _write_text(folder / "summary.json", _json(run.summary))
-        _write_text(folder / "run.json", _json(about(run, label)))
+        write_json(run.summary, folder / "summary.json")
+        write_json(about(run, label), folder / "run.json")
 
 
 def about(run: Run, label: str) -> dict[str, Any]:
@@ -119,15 +120,6 @@ def _plain(value: Any) -> Any:
 
 def _size(size: tuple[int, int]) -> str:
     return f"{size[0]}x{size[1]}"
-
-
-def _json(content: dict[str, Any]) -> str:
-    return json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
-
-
-def _write_text(path: Path, text: str) -> None:
-    with whole(path) as partial:
-        partial.write_text(text, encoding="utf-8")
 
 
 def _write_requests(requests: pd.DataFrame, path: Path) -> None:

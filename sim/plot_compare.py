@@ -15,7 +15,9 @@ from matplotlib.ticker import LogLocator
 
 from sim.compare import Comparison
 from sim.compare_forced import Stage
-from sim.plot_latencies import LATENCIES, curve, latencies
+from sim.latencies import latencies
+from sim.plot_curves import steps
+from sim.plot_latencies import TITLES
 from sim.plot_style import (
     BLUE,
     DASHED,
@@ -71,7 +73,7 @@ def overlay(comparison: Comparison) -> Figure:
     subtitle = f"Share of requests (of gaps, for ITL) at or below a latency; the live clock: {comparison.live.clock}"
     fig, axes = figure(_named("Simulated over measured", comparison), subtitle, 1, 2, 4.2, top=1 - 1.25 / 4.2)
     for ax, name in zip(axes, ("ttft", "itl"), strict=True):
-        label(ax, title=LATENCIES[name], x="ms", y="share at or below")
+        label(ax, title=TITLES[name], x="ms", y="share at or below")
         _cdfs(ax, name, comparison)
     lines = [Line2D([], [], **MEASURED), Line2D([], [], **SIMULATED)]
     legend_below_headline(fig, lines, ["measured", "simulated"], 2)
@@ -86,7 +88,7 @@ def _cdfs(ax: Axes, name: str, comparison: Comparison) -> None:
         return
     ax.set_ylim(0, 1.02)
     for style, sample in drawn:
-        x, y = curve(sample)
+        x, y = steps(sample)
         ax.plot(x, y, drawstyle="steps-post", label=f"p99 {number(sample.percentile(99) / 1e6)} ms", **style)
     low, high = ax.get_xlim()
     if low > 0 and high / low > 20:

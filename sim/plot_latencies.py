@@ -10,6 +10,8 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from numpy.typing import NDArray
 
+from sim.latencies import RAREST, TAIL
+from sim.plot_curves import Curve, curve_of
 from sim.plot_style import (
     DASHED,
     INK,
@@ -23,13 +25,12 @@ from sim.plot_style import (
     say,
     thousands,
 )
-from sim.plotted import PlottedRun, Runs, named
-from sim.samples import WeightedSample
+from sim.plotted import PlottedRun, Runs, ensemble_of, named
 
 Floats = NDArray[np.float64]
-Sampled = list[tuple[dict[str, Any], WeightedSample]]  # those that are not empty, with the style of their line
+Drawn = list[tuple[dict[str, Any], Curve]]  # those that are not empty, with the style of their line
 
-LATENCIES = {
+TITLES = {
     "ttft": "Time to first token (TTFT)",
     "itl": "Gap between tokens (ITL)",
     "tpot": "Time per output token (TPOT)",
@@ -38,10 +39,7 @@ LATENCIES = {
 PANEL, GAP = 1.75, 0.85  # inches: height of a panel, and between two
 LOG_RATIO = 20.0  # from this spread on, a logarithmic axis
 MAX_LISTED = 7  # percentiles beside the curves; more would cover them
-TAIL = 0.2  # the tail is the slowest fifth
-RAREST = 1e-4  # shares below are not drawn
-# shares at which a long curve is drawn: evenly, so that steep parts keep their shape, and closer towards the tail
-DRAWN = np.concatenate([np.linspace(0, 1 - TAIL, 300), 1 - np.geomspace(TAIL, RAREST / 10, 300), [1.0]])
+BANDS = 4  # more would hide one another
 
 
 def latency_cdfs(runs: Runs) -> Figure:
@@ -49,72 +47,66 @@ def latency_cdfs(runs: Runs) -> Figure:
     subtitle = (
         "Left: share of requests (of gaps, for ITL) at or below a latency. Right: share above it, the slowest fifth"
     )
+    if any(ensemble_of(run) for _, run in runs):
+        subtitle += ". Shaded: 95 % of the runs"
     legend_lines = -(-(len(runs) + 1) // 4)
     top = 1.05 + 0.2 * legend_lines
     height = top + 4 * PANEL + 3 * GAP + 0.55
     title, hspace = named("Latency distributions", runs), GAP / PANEL
     fig, axes = figure(title, subtitle, 4, 2, height, top=1 - top / height, hspace=hspace, wspace=0.16)
-    for left, right, name in zip(axes[::2], axes[1::2], LATENCIES, strict=True):
+    for left, right, name in zip(axes[::2], axes[1::2], TITLES, strict=True):
         _row(left, right, name, runs)
     lines: list[Artist] = [Line2D([], [], **line_style(index, len(runs))) for index in range(len(runs))]
-    words = [f"{variant} ({int((run.requests['status'] == 'finished').sum()):,} finished)" for variant, run in runs]
+    words = [f"{variant} ({_size(run)})" for variant, run in runs]
     legend_below_headline(fig, [*lines, Line2D([], [], **DASHED)], [*words, "SLO"], 4)
     return fig
 
 
+def _size(run: PlottedRun) -> str:
+    ensemble = ensemble_of(run)
+    if ensemble is not None:
+        return f"{len(ensemble.members):,} runs"
+    return f"{int((run.requests['status'] == 'finished').sum()):,} finished"
+
+
 def _row(left: Axes, right: Axes, name: str, runs: Runs) -> None:
-    samples = [(line_style(index, len(runs)), latencies(run, name)) for index, (_, run) in enumerate(runs)]
-    sampled = [(style, sample) for style, sample in samples if sample.size]
-    label(left, title=LATENCIES[name], x="ms", y="share at or below")
-    label(right, title=f"{LATENCIES[name]}: the tail", x="ms", y="share above")
+    drawn = [
+        (line_style(index, len(runs)), curve)
+        for index, (_, run) in enumerate(runs)
+        if (curve := curve_of(run, name)) is not None
+    ]
+    label(left, title=TITLES[name], x="ms", y="share at or below")
+    label(right, title=f"{TITLES[name]}: the tail", x="ms", y="share above")
     left.set_ylim(0, 1.02)
     log(right, "y")
-    rarest = max(min((1 / sample.size for _, sample in sampled), default=0.01), RAREST)
+    rarest = max(min((1 / curve.size for _, curve in drawn), default=0.01), RAREST)
     right.set_ylim(min(rarest, TAIL / 4) * 0.9, TAIL)
-    if not sampled:
+    if not drawn:
         say(left, "nothing to show")
         say(right, "nothing to show")
         return
-    _curves(left, sampled, lambda shares: shares, 50, "lower right")
-    _curves(right, sampled, lambda shares: np.maximum(1 - shares, RAREST / 100), 99, "upper right")
-    _scale(left, sampled, 1, 100)
-    _scale(right, sampled, 100 * (1 - TAIL), 100 if rarest > RAREST else 100 * (1 - RAREST))
+    _curves(left, drawn, lambda shares: shares, 50, "lower right")
+    _curves(right, drawn, lambda shares: np.maximum(1 - shares, RAREST / 100), 99, "upper right")
+    _scale(left, drawn, 1, 100)
+    _scale(right, drawn, 100 * (1 - TAIL), 100 if rarest > RAREST else 100 * (1 - RAREST))
     _bounds(left, right, sorted({bound * 1e3 for _, run in runs if (bound := getattr(run.slo, name)) is not None}))
 
 
-def latencies(run: PlottedRun, name: str) -> WeightedSample:
-    """The finished requests' latencies; for ITL, all gaps."""
-    if name == "itl":
-        return run.itl_sample
-    seconds = run.requests.loc[run.requests["status"] == "finished", name].dropna().to_numpy(float)
-    values = np.rint(seconds * 1e9).astype(np.int64)
-    return WeightedSample(values, np.ones_like(values))
-
-
-def curve(sample: WeightedSample) -> tuple[Floats, Floats]:
-    """Steps of a CDF that is not empty, from 0 up, in milliseconds; of a long one, as many as show."""
-    values, shares = sample.cdf()
-    if len(values) > len(DRAWN):
-        kept = np.unique(np.searchsorted(shares, DRAWN).clip(0, len(values) - 1))
-        values, shares = values[kept], shares[kept]
-    return np.append(values[0], values) * 1e3, np.append(0.0, shares)
-
-
-def _curves(ax: Axes, sampled: Sampled, height: Callable[[Floats], Floats], q: int, corner: str) -> None:
+def _curves(ax: Axes, drawn: Drawn, height: Callable[[Floats], Floats], q: int, corner: str) -> None:
     """With a percentile of each in a corner that the curves leave free."""
-    for style, sample in sampled:
-        x, shares = curve(sample)
-        words = number(sample.percentile(q) / 1e6)
-        ax.plot(x, height(shares), drawstyle="steps-post", label=words, **style)
-    if len(sampled) <= MAX_LISTED:
+    for style, curve in drawn:
+        if curve.band is not None and len(drawn) <= BANDS:
+            ax.fill_betweenx(height(curve.shares), *curve.band, color=style["color"], alpha=0.15, linewidth=0)
+        ax.plot(curve.x, height(curve.shares), drawstyle="steps-post", label=curve.words(q), **style)
+    if len(drawn) <= MAX_LISTED:
         place = {"loc": corner, "title": f"p{q} (ms)", "title_fontsize": 8, "handlelength": 2.4, "labelspacing": 0.25}
         ax.legend(**LEGEND | place | {"frameon": True, "framealpha": 0.7, "edgecolor": "white", "borderpad": 0.2})
 
 
-def _scale(ax: Axes, sampled: Sampled, lowest: float, highest: float) -> None:
+def _scale(ax: Axes, drawn: Drawn, lowest: float, highest: float) -> None:
     """From one percentile to another of all variants together."""
-    low = min(sample.percentile(lowest) / 1e6 for _, sample in sampled)
-    high = max(sample.percentile(highest) / 1e6 for _, sample in sampled)
+    low = min(curve.percentile(lowest) for _, curve in drawn)
+    high = max(curve.percentile(highest) for _, curve in drawn)
     if low > 0 and high / low > LOG_RATIO:
         log(ax, "x")
         ax.set_xlim(low / 1.3, high * 1.3)

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from sim.attribution import blame, stall_attribution
 from sim.plot_style import BLUE, GREEN, ORANGE, bound_line, figure, label, legend_below_headline, say, thousands
-from sim.plotted import PlottedRun, Runs, named
+from sim.plotted import PlottedRun, Runs, named, one_of
 
 Floats = NDArray[np.float64]
 Points = tuple[Floats, Floats, Floats, Floats]  # encoder tokens, prefill tokens, duration and encoding in ms
@@ -28,7 +28,7 @@ def stalls(runs: Runs) -> Figure:
     most = [max((float(axis.max()) for axis in those if axis.size), default=0.0) for those in zip(*points, strict=True)]
     for ax, (variant, run), these in zip(axes, runs, points, strict=False):
         _panel(ax, run, these, max(most[0], 1.0), most[2])
-        label(ax, title=", ".join(words for words in (variant, _verdict(run)) if words))
+        label(ax, title=", ".join(words for words in (variant + one_of(run), _verdict(run)) if words))
     for ax in axes[len(runs) :]:
         ax.set_visible(False)
     for ax in axes[max(len(runs) - columns, 0) : len(runs)]:

@@ -35,6 +35,7 @@ STAGES = {
     "encode": ("encode", ORANGE),
     "transfer": ("transfer", SKY),
     "prefill": ("prefill", BLUE),
+    "delivery": ("front end busy", BLACK),
     "other": ("other: KV blocks, others' encoding, host", SAND),
 }
 DECODE = ("decode", GREEN)

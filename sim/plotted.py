@@ -1,13 +1,18 @@
 """What plots ask of a run, and how its headline calls it."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
-from typing import Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 import pandas as pd
 
 from policies.limits import Limits
 from sim.samples import WeightedSample
 from sim.slo import SLO
+
+if TYPE_CHECKING:
+    from sim.ensemble import Ensemble
 
 
 class PlottedRun(Protocol):
@@ -43,7 +48,20 @@ class SeveralEngines(Protocol):
     def views(self) -> Sequence[OneEngine]: ...
 
 
+@runtime_checkable
+class OfSeveral(PlottedRun, Protocol):
+    """A run that may stand for several, which differ in their random draws."""
+
+    @property
+    def ensemble(self) -> Ensemble | None: ...
+
+
 Runs = Sequence[tuple[str, PlottedRun]]
+
+
+def ensemble_of(run: PlottedRun) -> Ensemble | None:
+    """Those that it stands for, where it does."""
+    return run.ensemble if isinstance(run, OfSeveral) else None
 
 
 def named(what: str, runs: Runs) -> str:
@@ -56,7 +74,13 @@ def named(what: str, runs: Runs) -> str:
 def of_variant(what: str, label: str, run: PlottedRun) -> str:
     """A headline with the name of the scenario and what tells this run from the others."""
     engine = f", {run.engine}" if isinstance(run, OneEngine) else ""
-    return named(what, [(label, run)]) + ("" if run.name in label.split() else f", {label}") + engine
+    return named(what, [(label, run)]) + ("" if run.name in label.split() else f", {label}") + engine + one_of(run)
+
+
+def one_of(run: PlottedRun) -> str:
+    """Which it is, of a run that stands for several and is drawn alone."""
+    ensemble = ensemble_of(run)
+    return "" if ensemble is None else f", {ensemble.first}"
 
 
 def views(run: PlottedRun) -> Sequence[tuple[str, PlottedRun]]:

@@ -14,11 +14,9 @@ from policies.encode_only import EncodeState
 from policies.limits import Limits
 from sim.engine_use import EngineUse
 from sim.iteration_pieces import COLUMNS, Columns
-from sim.itl import pooled_itl
-from sim.pool_engine import PoolEngine
+from sim.pool_engine import PoolEngine, PoolRecorder
 from sim.pool_world import PooledWorld
 from sim.result import Run
-from sim.samples import WeightedSample
 from sim.slo import SLO
 
 Ints = NDArray[np.int64]
@@ -50,9 +48,12 @@ class PooledRun(Run):
 
     @cached_property
     def requests(self) -> pd.DataFrame:
-        tables = [table for recorder in self._recorders if len(table := recorder.requests.table())]
-        together = pd.concat(tables or [self._recorders[0].requests.table()])
+        tables = [table for recorder in self._recorders if len(table := self._table(recorder))]
+        together = pd.concat(tables or [self._table(self._recorders[0])])
         return together.sort_values("request_id", ignore_index=True)
+
+    def _table(self, recorder: PoolRecorder) -> pd.DataFrame:
+        return recorder.requests.table(self._handed_over)
 
     def iteration_pieces(self, names: Sequence[str] = COLUMNS) -> Iterator[Columns]:
         """In one piece, since engines' iterations interleave; with the engine's number."""
@@ -96,19 +97,14 @@ class PooledRun(Run):
             segments.append(rows)
             ends.append(recorder.iterations.decode_log()[0])
             done += recorder.iterations.decode_steps
-        return np.concatenate(ids), np.concatenate(segments), np.concatenate(ends)
-
-    @cached_property
-    def itl_sample(self) -> WeightedSample:
-        _, segments, ends = self.token_segments()
-        return pooled_itl(segments, ends, with_ends=self._warms_up)
+        return np.concatenate(ids), *self._as_handed_over(np.concatenate(segments), np.concatenate(ends))
 
     def _decode_log(self) -> tuple[Ints, NDArray[Any]]:
         """In the order of time."""
         logs = [recorder.iterations.decode_log() for recorder in self._recorders]
         ends, counts = (np.concatenate(parts) for parts in zip(*logs, strict=True))
         order = np.argsort(ends, kind="stable")
-        return ends[order], counts[order]
+        return self._handed_over(ends[order]), counts[order]
 
     def _summary(self) -> dict[str, Any]:
         sent = {"transferred_embedding_bytes": self._cluster.sent_rows_bytes}

@@ -14,8 +14,9 @@ from sim.pool_engine import EncodeEngine, PoolEngine, PoolRecorder
 from sim.pools import Kind, Pool, Pools
 from sim.profiles import load_profile
 from sim.served import ServedRequest
-from sim.simulated import SimulatedBackend, simulated_backend
+from sim.simulated import SimulatedBackend
 from sim.turns import Turns
+from sim.uncertain import engine_backend
 from sim.world import World
 
 
@@ -66,9 +67,9 @@ class PooledWorld(World):
         scenario = self.scenario
         state = self._state(kind, pool)
         profile = load_profile(pool.profile) if pool.profile else self.profile
-        self.backends.append(backend := simulated_backend(profile, state, scenario.model))
         keep, progress = scenario.measure.iterations, self._progress if self.progress else None
         recorder = PoolRecorder(self._under_way, keep_iterations=keep, progress=progress)
+        self.backends.append(backend := engine_backend(scenario, profile, state, recorder, rank))
         self.priced.append((pool.profile or scenario.profile, backend.beyond, recorder.iterations))
         engine_type = EncodeEngine if kind == "encode" else PoolEngine
         parts = (self.env, state, scenario.policy, backend, recorder)

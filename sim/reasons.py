@@ -23,9 +23,18 @@ def turned_away(run: Run) -> list[str]:
 
 
 def waiting(run: Run) -> list[str]:
-    """Who waits for what in a run that stalled."""
+    """Who waits for what in a run that stalled; of several, whose folders have that of the others."""
     lines = [f"stalled: request {request} {reason}" for request, reason in run.blockers.items()]
-    return _at_most(lines, MAX_BLOCKERS, "more that wait")
+    return [*_at_most(lines, MAX_BLOCKERS, "more that wait"), *_of_several(run)]
+
+
+def _of_several(run: Run) -> list[str]:
+    """Which of several did not finish."""
+    members = [] if run.ensemble is None else run.ensemble.members
+    ended = {
+        verdict: [str(m.seed) for m in members if m.verdict == verdict] for verdict in ("stalled", "out of memory")
+    }
+    return [f"{verdict} with seed {', '.join(seeds)}" for verdict, seeds in ended.items() if seeds]
 
 
 def _at_most(lines: list[str], limit: int, rest: str) -> list[str]:

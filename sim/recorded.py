@@ -12,6 +12,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from sim.ensemble_output import MEMBERS
 from sim.iteration_pieces import COLUMNS, TIMES
 from sim.live_output import LIVE, PLANS
 from sim.plan_line import PlanLine
@@ -86,6 +87,8 @@ def _check_folder(folder: Path) -> None:
         raise InputError(f"{folder}: is no folder")
     if not is_run(folder):
         raise InputError(f"{folder}: holds no run: it has no run.json")
+    if (folder / MEMBERS).exists():
+        raise InputError(f"{folder}: holds several runs; compare one of them, as {next(folder.glob('seed-*'), folder)}")
 
 
 def _common(

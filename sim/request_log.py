@@ -1,11 +1,16 @@
 """One row for every request that left, and its token times as slices of the log of decode steps."""
 
+from collections.abc import Callable
+
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
 from sim.ledger import Ledger
 from sim.served import ServedRequest
+
+Ints = NDArray[np.int64]
+HandedOver = Callable[[Ints], Ints]
 
 FIELDS = (
     *("request_id", "arrival", "prepared", "admitted", "first_token", "finish"),
@@ -16,6 +21,11 @@ FIELDS = (
 )
 ONLY = "0"  # the engine's name, where there is no other
 SEGMENT = 6  # first token, next decode step, steps, tokens in the KV, continues the segment before, finished
+
+
+def at_once(made: Ints) -> Ints:
+    """When clients get what is made at these times (ns), where nothing is in between."""
+    return made
 
 
 class RequestLog:
@@ -81,22 +91,22 @@ class RequestLog:
     def _code(self, text: str) -> int:
         return self._texts.setdefault(text, len(self._texts))
 
-    def segments(self) -> NDArray[np.int64]:
+    def segments(self) -> Ints:
         """Rows of (first token, its next decode step, number of steps, whether it continues the row before).
 
         Those of finished requests.
         """
         table = self._segments.array().reshape(-1, SEGMENT)
-        rows: NDArray[np.int64] = table[table[:, 5] == 1][:, [0, 1, 2, 4]]
+        rows: Ints = table[table[:, 5] == 1][:, [0, 1, 2, 4]]
         return rows
 
-    def finished_ids(self) -> NDArray[np.int64]:
+    def finished_ids(self) -> Ints:
         """Those that have segments, in the same order."""
         rows = self._rows.array().reshape(-1, len(FIELDS))
-        ids: NDArray[np.int64] = rows[rows[:, FIELDS.index("status")] == self._texts.get("finished", -1), 0]
+        ids: Ints = rows[rows[:, FIELDS.index("status")] == self._texts.get("finished", -1), 0]
         return ids
 
-    def crossings(self, decode_steps: int, block_size: int) -> NDArray[np.int64]:
+    def crossings(self, decode_steps: int, block_size: int) -> Ints:
         """KV blocks that decodes took at each of their steps: a request needs one when its tokens fill the last."""
         _, step, count, computed, _, _ = self._segments.array().reshape(-1, SEGMENT).T
         first = step + -computed % block_size
@@ -108,11 +118,12 @@ class RequestLog:
         np.subtract.at(change, (row, np.minimum(place + times, change.shape[1] - 1)), 1)
         return np.cumsum(change, axis=1).T.ravel()[:decode_steps]
 
-    def table(self) -> pd.DataFrame:
-        """All rows in the order of request ids."""
+    def table(self, handed_over: HandedOver = at_once) -> pd.DataFrame:
+        """All rows in the order of request ids. `handed_over` says when clients got what was made at a time (ns)."""
         rows = self._rows.array().reshape(-1, len(FIELDS))
         rows = rows[np.argsort(rows[:, 0], kind="stable")]
         column = {name: rows[:, index] for index, name in enumerate(FIELDS)}
+        column |= self._as_clients_saw(column, handed_over)
         ttft = _between(column["arrival"], column["first_token"])
         e2el = np.where(column["first_token"] < 0, -1, _between(column["arrival"], column["finish"]))
         parts = _parts(column, ttft)
@@ -139,19 +150,28 @@ class RequestLog:
             copy=False,
         )
 
+    def _as_clients_saw(self, column: dict[str, Ints], handed_over: HandedOver) -> dict[str, Ints]:
+        """What reached a client after it had left, it never had."""
+        made, finish = column["first_token"], column["finish"]
+        finished = column["status"] == self._texts.get("finished", -1)
+        first = np.where(made < 0, -1, handed_over(made))
+        first = np.where(~finished & (finish >= 0) & (first > finish), -1, first)
+        finish = np.where(finished, handed_over(finish), finish)
+        return {"first_token": first, "finish": finish, "delivery": _between(made, first)}
 
-def _between(start: NDArray[np.int64], end: NDArray[np.int64]) -> NDArray[np.int64]:
+
+def _between(start: Ints, end: Ints) -> Ints:
     """-1 where either time never came."""
     return np.where((start < 0) | (end < 0), -1, end - start)
 
 
-def _seconds(nanoseconds: NDArray[np.int64]) -> NDArray[np.float64]:
+def _seconds(nanoseconds: Ints) -> NDArray[np.float64]:
     return np.where(nanoseconds < 0, np.nan, nanoseconds / 1e9)
 
 
-def _parts(column: dict[str, NDArray[np.int64]], ttft: NDArray[np.int64]) -> dict[str, NDArray[np.int64]]:
-    """Where the time to first token went: in whole nanoseconds the eight parts add up to it."""
-    labelled = ("encode", "transfer", "prefill", "reservation_wait", "encoder_budget_wait")
+def _parts(column: dict[str, Ints], ttft: Ints) -> dict[str, Ints]:
+    """Where the time to first token went: in whole nanoseconds the nine parts add up to it."""
+    labelled = ("encode", "transfer", "prefill", "reservation_wait", "encoder_budget_wait", "delivery")
     parts = {
         "preparation": _between(column["arrival"], column["prepared"]),
         "queue_wait": _between(column["prepared"], column["admitted"]) + column["requeued"],

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from policies import POLICIES
 from policies.limits import MAX_BLOCKS, Interference, Limits
+from sim.blur import check_spread
 from sim.front_end import FrontEnd
 from sim.memory import MemoryLedger
 from sim.pools import Kind, Pool, Pools, limits_of
@@ -27,6 +28,8 @@ def resolve(scenario: Scenario) -> Resolved:
     """Budgets, cache rows and KV blocks as numbers; a resolved scenario resolves to itself."""
     _check_place(scenario)
     profile, model = load_profile(scenario.profile), scenario.model
+    if scenario.simulation.draw is not None:
+        check_spread(profile, scenario.profile)
     resolving = Resolving(scenario, scenario.workload.largest_item(seed=scenario.seed, model=model))
     if scenario.pools is None:
         limits, notes = resolving.limits(scenario.engine, profile)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
@@ -15,16 +15,22 @@ from sim.engine_use import EngineUse
 from sim.iteration_pieces import COLUMNS, Columns
 from sim.itl import pooled_itl
 from sim.metrics import load_verdict, summarise
-from sim.request_log import ONLY
+from sim.request_log import ONLY, HandedOver, at_once
 from sim.samples import WeightedSample
 from sim.slo import SLO
 from sim.world import World
+
+if TYPE_CHECKING:
+    from sim.ensemble import Ensemble
+
+Ints = NDArray[np.int64]
 
 
 class Run:
     """What a simulation gives back. Tables have seconds, the summary has milliseconds where its keys say so."""
 
     engines: tuple[str, ...] = (ONLY,)  # their names
+    _handed_over: HandedOver = staticmethod(at_once)  # when clients got what was made at a time
 
     def __init__(self, world: World, *, verdict: str, notes: list[str], blockers: dict[int, str]) -> None:
         self.scenario = world.scenario  # resolved: every budget a number
@@ -38,9 +44,21 @@ class Run:
         self.allocation_failures = world.backend.allocation_failures
         self.peak_encoder_bytes = world.backend.peak_encoder_bytes
         self.spans = world.spans()
+        self._handed_over = world.front_end.handed_over
+        self.ensemble: Ensemble | None = None  # where it stands for several
         self.num_iterations = world.recorder.iterations.num_iterations
         self._log = world.recorder.iterations
         self._requests = world.recorder.requests
+
+    def stand_for(self, ensemble: Ensemble) -> None:
+        """From now on its summary, verdict and decisions are those of all; its tables stay its own."""
+        self.ensemble, self.summary = ensemble, ensemble.summary
+        self.verdict, self.decisions = ensemble.verdict, ensemble.decisions
+
+    @property
+    def intervals(self) -> dict[str, tuple[float, float] | None]:
+        """Of the summary's figures, 95 %, where they are means of several runs."""
+        return {} if self.ensemble is None else self.ensemble.intervals
 
     @property
     def name(self) -> str:
@@ -61,7 +79,7 @@ class Run:
     @cached_property
     def requests(self) -> pd.DataFrame:
         """One row a request, in the order of ids."""
-        return self._requests.table()
+        return self._requests.table(self._handed_over)
 
     def iteration_pieces(self, names: Sequence[str] = COLUMNS) -> Iterator[Columns]:
         """The iterations table, or some of its columns, in pieces, for whoever needs no more at a time."""
@@ -85,7 +103,8 @@ class Run:
     @cached_property
     def itl_sample(self) -> WeightedSample:
         """Gaps between successive tokens of finished requests, as values with counts (ns)."""
-        return pooled_itl(self._requests.segments(), self._log.decode_log()[0], with_ends=self._warms_up)
+        _, segments, ends = self.token_segments()
+        return pooled_itl(segments, ends, with_ends=self._warms_up)
 
     @property
     def _warms_up(self) -> bool:
@@ -96,9 +115,18 @@ class Run:
         """Every gap between two tokens of one request, in seconds, pooled over all requests."""
         return self.itl_sample.expand()
 
-    def token_segments(self) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-        """Ids of finished requests, their segments in the same order (see `sim.itl`), ends of decode steps (ns)."""
-        return self._requests.finished_ids(), self._requests.segments(), self._log.decode_log()[0]
+    def token_segments(self) -> tuple[Ints, Ints, Ints]:
+        """Ids of finished requests, their segments in the same order (see `sim.itl`), ends of decode steps (ns).
+
+        Times are those at which clients got the tokens.
+        """
+        return self._requests.finished_ids(), *self._as_handed_over(
+            self._requests.segments(), self._log.decode_log()[0]
+        )
+
+    def _as_handed_over(self, segments: Ints, ends: Ints) -> tuple[Ints, Ints]:
+        segments[:, 0] = self._handed_over(segments[:, 0])
+        return segments, self._handed_over(ends)
 
     def _use(self, start: float) -> EngineUse:
         return self._log.use(self._crossings, start)
@@ -108,9 +136,10 @@ class Run:
         """vLLM's `bench serve` keys, and those of encoder and cache."""
         return self._summary()
 
-    def _decode_log(self) -> tuple[NDArray[np.int64], NDArray[Any]]:
-        """When how many tokens were decoded."""
-        return self._log.decode_log()
+    def _decode_log(self) -> tuple[Ints, NDArray[Any]]:
+        """When clients got how many tokens."""
+        ends, counts = self._log.decode_log()
+        return self._handed_over(ends), counts
 
     def _summary(self) -> dict[str, Any]:
         measure = self.scenario.measure

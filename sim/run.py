@@ -27,21 +27,33 @@ Progress = Callable[[int], None]  # is told how many requests are done
 
 
 def run(
-    scenario: str | Path | Scenario, set: Mapping[str, Any] | None = None, *, progress: Progress | None = None
+    scenario: str | Path | Scenario,
+    set: Mapping[str, Any] | None = None,
+    *,
+    progress: Progress | None = None,
+    jobs: int | None = None,
+    uncertainty: int | None = None,
 ) -> Run:
     """Simulate a scenario, given as a file or as an object; `set` changes dotted paths of a file first.
 
-    An interrupt (Ctrl-C) ends it early: the result then is `partial`. Raises InputError for wrong input.
+    One with replications gives its first run, with the summary of all of them, which run in `jobs` processes, by
+    default one a core. With `uncertainty`, so many runs, each with the next seed and a draw of what the profile leaves
+    uncertain. An interrupt (Ctrl-C) ends it early: the result then is `partial`. Raises InputError for wrong input.
     """
-    if isinstance(scenario, Scenario):
-        if set:
-            raise InputError("set goes with a scenario file; use model_copy on an object")
+    if not isinstance(scenario, Scenario):
+        scenario = Scenario.load(scenario, set)
+    elif set:
+        raise InputError("set goes with a scenario file; use model_copy on an object")
+    if scenario.replications == 1 and uncertainty is None:
         return simulate(scenario, progress=progress)
-    return simulate(Scenario.load(scenario, set), progress=progress)
+    from sim.replications import Several, simulate_several  # which simulates as this module does
+
+    several = Several(resolve(scenario), uncertainty or scenario.replications, uncertainty is not None)
+    return simulate_several(several, progress=progress, jobs=jobs)
 
 
 def simulate(scenario: Scenario, *, progress: Progress | None = None) -> Run:
-    """One run from its first event to its last."""
+    """One run from its first event to its last, whatever the scenario's replications."""
     return simulate_resolved(resolve(scenario), progress=progress)
 
 

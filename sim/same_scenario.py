@@ -12,7 +12,15 @@ from sim.yaml_text import written
 from workloads.errors import InputError
 
 # what a run is called, how it is recorded, simulated and judged: none of it changes what happens
-ASIDE = ("name", "published", "slo", "measure.iterations", "simulation.fast_path", "engine.free_gpu_memory_fraction")
+ASIDE = (
+    "name",
+    "replications",
+    "published",
+    "slo",
+    "measure.iterations",
+    "simulation.fast_path",
+    "engine.free_gpu_memory_fraction",
+)
 # what a simulation predicts and a live run measures: it may differ, and is said
 PREDICTED = ("profile", "engine.num_kv_blocks")
 

@@ -51,10 +51,11 @@ class Measure(Frozen):
 
 
 class Simulation(Frozen):
-    """How the simulator works; none of it changes what is simulated but `out_of_memory`."""
+    """How the simulator works; of what is simulated only `out_of_memory` and `draw` change something."""
 
     fast_path: bool = True  # take many equal decode iterations in one step; the tables are the same without
     out_of_memory: Literal["fail_request", "end_run"] = "fail_request"  # what a batch past the device's memory does
+    draw: Annotated[int, Field(ge=0, le=2**32)] | None = None  # of what the profile leaves uncertain; left out: none
 
 
 class Scenario(Frozen):
@@ -62,6 +63,7 @@ class Scenario(Frozen):
 
     name: Annotated[str, AfterValidator(_name)] = "scenario"  # left out: the file's
     seed: Annotated[int, Field(ge=0, le=2**62)] = 0
+    replications: Annotated[int, Field(ge=1, le=10_000)] = 1  # runs with successive seeds, whose means are shown
     model: Model
     profile: Annotated[
         str, AfterValidator(existing_profile)

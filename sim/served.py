@@ -18,6 +18,7 @@ class ServedRequest(RequestState):
     encode = prefill = reservation_wait = budget_wait = 0  # parts of the time to first token
     transfer = requeued = 0  # more of them: on the way to another engine; in the queues of engines after the first
     entered = NEVER  # when it came to the engine after the first one
+    exposed = 0  # what the engine's own loop pays for it as it takes it in
     path: tuple[str, ...] = ()  # engines it came to, where there are several
     engine: Any = None  # where it is, or to which it goes
     parcel: Any = None  # while it is on the way from one engine to another

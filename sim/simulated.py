@@ -105,10 +105,15 @@ class EncodeBackend(SimulatedBackend):
         self.beyond.iteration(calls, (), 0, 0)
 
 
-def simulated_backend(profile: Profile, state: ServingState, model: VisionLanguageModel) -> SimulatedBackend:
+def backend_type(state: ServingState) -> type[SimulatedBackend]:
+    return EncodeBackend if isinstance(state, EncodeState) else SimulatedBackend
+
+
+def simulated_backend(
+    kind: type[SimulatedBackend], profile: Profile, state: ServingState, model: VisionLanguageModel
+) -> SimulatedBackend:
     """For a device of its own, or one of its ranks, as all are alike. An engine that only encodes has no KV pool."""
-    kind = EncodeBackend if isinstance(state, EncodeState) else SimulatedBackend
-    pool, blocks = state.pool, 0 if kind is EncodeBackend else state.pool.num_blocks
+    pool, blocks = state.pool, 0 if issubclass(kind, EncodeBackend) else state.pool.num_blocks
     kv_bytes = blocks * pool.block_size * model.kv_bytes_per_rank(profile.source.gpus)
     cost, ledger = CostModel.from_profile(profile), MemoryLedger.from_profile(profile)
     return kind(cost, state, ledger, Beyond(profile.range), kv_bytes=kv_bytes, row_bytes=model.embedding_row_bytes)

@@ -5,12 +5,15 @@ from __future__ import annotations
 import re
 import textwrap
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from sim.result import Run
 
 Runs = Sequence[tuple[str, Run]]
 Cells = tuple[str, list[str]]  # a line of the table: its title, and a cell for each run
+
+
+COUNT = "{:,}"
 
 
 class Row(NamedTuple):
@@ -22,10 +25,16 @@ class Row(NamedTuple):
     scale: float = 1.0
     always: bool = True  # else only where some variant's is above 0
 
+    def written(self, figure: float) -> str:
+        """A count that is a mean has a digit behind the point."""
+        if isinstance(figure, float) and self.format == COUNT:
+            return f"{figure:,.1f}".removesuffix(".0")
+        return self.format.format(figure * self.scale if self.scale != 1 else figure)
+
 
 ROWS = (
-    Row("completed", "completed", "{:,}"),
-    *(Row(name, name, "{:,}", always=False) for name in ("rejected", "failed", "cancelled", "stalled", "unfinished")),
+    Row("completed", "completed", COUNT),
+    *(Row(name, name, COUNT, always=False) for name in ("rejected", "failed", "cancelled", "stalled", "unfinished")),
     Row("requests/s", "request_throughput", "{:,.2f}"),
     Row("output tokens/s", "output_throughput", "{:,.0f}"),
     Row("TTFT p50 (ms)", "p50_ttft_ms"),
@@ -36,10 +45,10 @@ ROWS = (
     Row("E2E p50 (ms)", "p50_e2el_ms", "{:,.0f}"),
     Row("E2E p99 (ms)", "p99_e2el_ms", "{:,.0f}"),
     Row("encoder busy (%)", "encoder_busy_fraction", scale=100, always=False),
-    Row("encoder-cache hits", "encoder_cache_hits", "{:,}", always=False),
+    Row("encoder-cache hits", "encoder_cache_hits", COUNT, always=False),
     Row("link busy (%)", "link_busy_fraction", scale=100, always=False),
-    Row("preemptions", "num_preemptions", "{:,}", always=False),
-    Row("allocation failures", "allocation_failures", "{:,}", always=False),
+    Row("preemptions", "num_preemptions", COUNT, always=False),
+    Row("allocation failures", "allocation_failures", COUNT, always=False),
 )
 PEAKS = (  # what was used at most, and the limit that it stands against
     ("KV blocks used", "max_kv_blocks_used", "num_kv_blocks"),
@@ -51,7 +60,7 @@ NAMES = {"ttft": "TTFT", "tpot": "TPOT", "e2el": "E2E"}
 def rows(runs: Runs) -> list[Cells]:
     """The heading first; titles and cells may have several lines."""
     heading = (runs[0][1].origin, [_folded(label) for label, _ in runs])
-    figures = [(row.title, [_cell(row, run.summary.get(row.key)) for _, run in runs]) for row in _shown(runs)]
+    figures = [(row.title, [_cell(row, run) for _, run in runs]) for row in _shown(runs)]
     return [heading, *_heads(runs), *figures, *_peaks(runs), *_alike(runs)]
 
 
@@ -82,7 +91,7 @@ def _peaks(runs: Runs) -> Iterator[Cells]:
     for title, key, limit in PEAKS:
         used = [run.summary.get(key) for _, run in runs]
         if any(used):
-            cells = ["-" if most is None else f"{most:,}" for most in used]
+            cells = ["-" if most is None else f"{most:,.0f}" for most in used]
             totals = [_total(getattr(run.limits, limit)) for _, run in runs]
             alike = len(set(totals)) == 1
             beside = [f"{cell}\n{total}" for cell, total in zip(cells, totals, strict=True)]
@@ -103,8 +112,12 @@ def _folded(label: str) -> str:
     return re.sub(r" (?![^{\[]*[}\]])", "\n", label)
 
 
-def _cell(row: Row, figure: Any) -> str:
-    return "-" if figure is None else row.format.format(figure * row.scale if row.scale != 1 else figure)
+def _cell(row: Row, run: Run) -> str:
+    """With its interval where it is a mean that scatters."""
+    if run.ensemble is not None:
+        return run.ensemble.written(row.key, row.written)
+    figure = run.summary.get(row.key)
+    return "-" if figure is None else row.written(figure)
 
 
 def identical(runs: Runs) -> dict[str, str]:

@@ -22,6 +22,9 @@ def print_table(console: Console, runs: Runs) -> None:
         lines = flat
     for part in _parts(console, lambda some: _table(lines, some), len(runs)):
         console.print(part)
+    several = [run.ensemble for _, run in runs if run.ensemble is not None]
+    for number, what in dict.fromkeys((len(ensemble.members), ensemble.what) for ensemble in several):
+        say(console, f"means of {number} {what}")
     for source in sorted({run.source for _, run in runs}):
         say(console, source)
 

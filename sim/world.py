@@ -15,6 +15,7 @@ from sim.beyond import Beyond
 from sim.clients import open_loop, start_users
 from sim.clock import now
 from sim.engine import Engine
+from sim.event_loop import EventLoop
 from sim.front_end import Preparation
 from sim.iteration_log import IterationLog
 from sim.profiles import Profile
@@ -22,8 +23,8 @@ from sim.recorder import Recorder
 from sim.resolve import Resolved, resolve
 from sim.scenario import Scenario
 from sim.served import ServedRequest
-from sim.simulated import simulated_backend
 from sim.stalled import blockers
+from sim.uncertain import engine_backend
 from workloads.request import Request
 
 __all__ = ["Resolved", "Server", "World", "resolve"]
@@ -56,7 +57,8 @@ class World:
         self.priced: list[tuple[str, Beyond, IterationLog]] = []  # of each backend that prices: by which profile
         self.env = self._environment()
         self.server = self._server()
-        self._preparation = Preparation(self.env, scenario.front_end, self.server.deliver)
+        kind = EventLoop if scenario.front_end.event_loop else Preparation
+        self.front_end: EventLoop | Preparation = kind(self.env, scenario.front_end, self.server.deliver)
         self._timeout = round((scenario.clients.timeout or 0) * 1e9)
         self._start_clients()
 
@@ -98,7 +100,7 @@ class World:
         }
 
     def _backend(self) -> AccountingBackend:
-        backend = simulated_backend(self.profile, self.state, self.scenario.model)
+        backend = engine_backend(self.scenario, self.profile, self.state, self.recorder)
         self.priced.append((self.scenario.profile, backend.beyond, self.recorder.iterations))
         return backend
 
@@ -111,7 +113,7 @@ class World:
             self.env.process(open_loop(self.env, requests, self.send))
         else:
             rng, number = np.random.default_rng([scenario.seed, 1]), scenario.workload.num_requests
-            start_users(self.env, requests, number, self.send, users, rng)
+            start_users(self.env, requests, number, self.send, self.front_end.handing_over, users, rng)
 
     def send(self, request: Request) -> ServedRequest:
         """A client sends a request now."""
@@ -120,5 +122,5 @@ class World:
         if self._timeout:
             expired = self.env.timeout(self._timeout)
             expired.callbacks.append(lambda _: self.server.cancel(served, "the client's timeout"))
-        self._preparation.prepare(served)
+        self.front_end.prepare(served)
         return served

@@ -19,7 +19,7 @@ RANDOM = settings(max_examples=80, deadline=None, suppress_health_check=list(Hea
 # a unit is none (9); what was encoded for a prompt of one piece is let go if it is not all
 MAY_STALL = ("hf_rows", "hf_rows, prompts first", "trt_chunk_demand, in units", "trt_chunk_demand, v2")
 PARTS = ["preparation", "queue_wait", "encode", "transfer", "prefill"]
-PARTS += ["reservation_wait", "encoder_budget_wait", "other"]
+PARTS += ["reservation_wait", "encoder_budget_wait", "delivery", "other"]
 every_policy = pytest.mark.parametrize("policy", EVERY)
 
 
