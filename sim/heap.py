@@ -1,14 +1,6 @@
-"""Keeps the C library from handing memory back to the kernel between one large array and the next."""
-
-import numpy as np
-
-LARGEST = 31 * 2**20  # bytes: the most that glibc learns from is 32 MiB
-
-
+"""x"""
+from functools import cache
+LARGEST = 31 * 2**20
+@cache
 def reuse_large_arrays() -> None:
-    """Frees one array of that size, never touched: arrays up to it then come from memory that is already mapped.
-
-    glibc maps arrays of 128 KiB and more afresh, page by page, until it has seen larger ones come and go (mallopt(3),
-    M_MMAP_THRESHOLD); that took a quarter of the time for a run's tables. Elsewhere this does nothing.
-    """
-    np.empty(LARGEST, np.uint8)
+    bytes(LARGEST)

@@ -13,7 +13,8 @@ from sim.engine_use import EngineUse
 from sim.iteration_pieces import COLUMNS, FIELDS, RUN, SHORT, Blur, Columns, Ints, Piece
 from sim.ledger import FULL, Ledger
 
-PIECE = 65536  # iterations unrolled at a time: few enough pieces that what each costs does not matter
+ENTRIES = 4096  # read at a time
+PIECE = 32768  # iterations unrolled at a time: few enough pieces that what each costs does not matter
 
 
 class IterationLog:
@@ -113,26 +114,22 @@ class IterationLog:
         ends, counts = np.empty(self.decode_steps, np.int64), np.empty(self.decode_steps, np.int32)
         done = 0
         for piece in self._unrolled():
-            step = piece.decodes > 0
-            size = int(step.sum())
-            ends[done : done + size] = piece.ends[step]
-            counts[done : done + size] = piece.decodes[step]
-            done += size
+            steps = slice(done, done + piece.num_steps)
+            ends[steps], counts[steps] = piece.decode_steps()
+            done += piece.num_steps
         return ends, counts
 
-    def pieces(self, crossings: Ints, names: Sequence[str] = COLUMNS) -> Iterator[Columns]:
+    def pieces(self, taken: Ints, names: Sequence[str] = COLUMNS) -> Iterator[Columns]:
         """The table, or some of its columns, in order and piece by piece; nothing where it is not kept.
 
-        `crossings` are the KV blocks that decodes took at each of their steps.
+        `taken` are the KV blocks that decodes have taken by the end of each of their steps (`RequestLog.blocks_taken`).
         """
         if self.keep:
-            taken = _taken(crossings)
             for piece in self._unrolled():
-                yield {name: piece.column(name, taken) for name in names}
+                yield piece.columns(names, taken)
 
-    def use(self, crossings: Ints, start: float) -> EngineUse:
+    def use(self, taken: Ints, start: float) -> EngineUse:
         """Of the iterations that end after `start` (s)."""
-        taken = _taken(crossings)
         return EngineUse.of_all(piece.use(taken, start) for piece in self._unrolled())
 
     def decodes_alone(self) -> Iterator[tuple[Ints, Ints, Ints]]:
@@ -162,13 +159,8 @@ class IterationLog:
     def _tables(self) -> Iterator[Ints]:
         """Fields of the entries, as many together as make about PIECE iterations."""
         width, entries = self._width, self._entries.reader()
-        for first in range(0, self._num_entries, PIECE):
-            size = min(PIECE, self._num_entries - first)
+        for first in range(0, self._num_entries, ENTRIES):
+            size = min(ENTRIES, self._num_entries - first)
             table = entries.take(size * width).reshape(size, width).T
             cuts = np.flatnonzero(np.diff(np.cumsum(table[0]) // PIECE)) + 1
             yield from np.split(table, cuts, axis=1)
-
-
-def _taken(crossings: Ints) -> Ints:
-    """KV blocks taken by the end of each step; 0 before the first one."""
-    return np.append(np.cumsum(crossings), 0)

@@ -1,7 +1,6 @@
 """Some iterations of the log, unrolled into the columns of the table."""
 
-from collections.abc import Callable
-from functools import cached_property
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -36,28 +35,45 @@ SHORT = 5  # the first fields: all that is kept of an entry where there is no ta
 
 
 class Piece:
-    """Some entries, unrolled: as many times as it has iterations, each entry's fields are repeated."""
+    """Some entries, unrolled: as many times as it has iterations, each entry's fields are repeated.
+
+    Only the ends of iterations are kept. What else there is of them is made when it is asked for and soon dropped: in
+    memory that is used over and over, it takes less time than in memory that is new.
+    """
 
     def __init__(self, table: Ints, iteration: int, step: int, runs: Reader, blur: Blur | None = None) -> None:
-        self.counts, starts, totals, decodes = table[: SHORT - 1]
+        self.counts, self.begun, totals, self.decodes = table[: SHORT - 1]
         self.table = table
         self.iteration, self.step = iteration, step  # of the first one: its number, decode steps before it
         self.size = int(self.counts.sum())
         self.firsts = np.cumsum(self.counts) - self.counts  # place of each entry's first iteration
-        self.totals = self._longer(runs)
-        self.totals >>= SHIFT
-        self.totals += self._each(totals)
+        elapsed = self._longer(runs)
+        elapsed >>= SHIFT
+        elapsed += self._each(totals)
         if blur is not None:
             drawn = self._each(self.counts > 1)
-            self.totals[drawn] = blur(self.totals, iteration)[drawn]
-        self.ends = np.cumsum(self.totals)
-        self.ends += self._each(starts - (self.ends[self.firsts] - self.totals[self.firsts]))
-        self.decodes = self._each(decodes)
-        self.steps = np.where(decodes > 0, self.counts, 0)
+            elapsed[drawn] = blur(elapsed, iteration)[drawn]
+        begun = elapsed[self.firsts]
+        self.ends = np.cumsum(elapsed, out=elapsed)  # ns
+        self.ends += self._each(self.begun - (self.ends[self.firsts] - begun))
+        self.steps = np.where(self.decodes > 0, self.counts, 0)
         self.num_steps = int(self.steps.sum())
+
+    def decode_steps(self) -> tuple[Ints, Ints]:
+        """(end in ns, number of decodes) of every iteration that decodes."""
+        return self.ends[self._each(self.decodes > 0)], np.repeat(self.decodes, self.steps)
+
+    def _starts(self) -> Ints:
+        """Within an entry, each iteration begins as the one before it ends."""
+        starts = np.empty_like(self.ends)
+        starts[1:] = self.ends[:-1]
+        starts[self.firsts] = self.begun
+        return starts
 
     def _each(self, values: Ints) -> Ints:
         """Of every iteration, what its entry has."""
+        if values.size and (values == values[0]).all():  # no items, nothing encoded: filling takes a tenth of the time
+            return np.full(self.size, values[0])
         return np.repeat(values, self.counts)
 
     def _longer(self, runs: Reader) -> Ints:
@@ -65,46 +81,44 @@ class Piece:
         is_run = self.counts > 1
         rests, slopes = np.zeros((2, len(is_run)), np.int64)
         rests[is_run], slopes[is_run] = runs.take(RUN * int(is_run.sum())).reshape(-1, RUN).T
-        longer = self._later * self._each(slopes)
+        longer = self._later() * self._each(slopes)
         longer += self._each(rests)
         return longer
 
-    def column(self, name: str, taken: Ints) -> NDArray[Any]:
-        """One of the table's, times in seconds; `taken` are the KV blocks taken by the end of each decode step."""
-        values: Ints = self._whole(name, taken)
-        return values / 1e9 if name in TIMES else values
+    def columns(self, names: Sequence[str], taken: Ints) -> Columns:
+        """Those of the table, times in seconds; `taken` are the KV blocks taken by the end of each decode step."""
+        later = self._later()
+        whole = ((name, self._whole(name, later, taken)) for name in names)
+        return {name: values / 1e9 if name in TIMES else values for name, values in whole}
 
-    def _whole(self, name: str, taken: Ints) -> Any:
+    def _whole(self, name: str, later: Ints, taken: Ints) -> Any:
         match name:
             case "iteration":
                 return np.arange(self.iteration, self.iteration + self.size)
             case "start":
-                return self.ends - self.totals
+                return self._starts()
             case "end":
                 return self.ends
             case "compute":
-                return self.totals - self._field("encode") - self._field("host")
-            case "num_decodes":
-                return self.decodes
+                return self.ends - self._starts() - self._field("encode") - self._field("host")
             case "context_tokens":
-                return self._field(name) + self.decodes * self._later
+                return self._field(name) + self._each(self.decodes) * later
             case "kv_blocks_used":
-                return self._field(name) + self._grown(taken)
+                return self._field(name) + self._grown(later, taken)
         return self._field(name)
 
     def _field(self, name: str) -> Ints:
         return self._each(self.table[FIELDS.index(name)])
 
-    @cached_property
     def _later(self) -> Ints:
         """How many iterations of its entry come before each iteration."""
         later: Ints = np.arange(self.size) - self._each(self.firsts)
         return later
 
-    def _grown(self, taken: Ints) -> Ints:
+    def _grown(self, later: Ints, taken: Ints) -> Ints:
         """KV blocks that each iteration's run has taken since its first one."""
         first = self._first_steps(taken)
-        grown: Ints = taken[self._each(first) + self._later] - self._each(taken[first])
+        grown: Ints = taken[self._each(first) + later] - self._each(taken[first])
         return grown
 
     def _first_steps(self, taken: Ints) -> Ints:
@@ -115,10 +129,10 @@ class Piece:
 
     def use(self, taken: Ints, start: float) -> EngineUse:
         """Of the iterations that end after `start` (s), by entries: blocks only grow in one, so its last tells most."""
-        counts, totals = self.counts, self.totals
+        counts, elapsed = self.counts, self.ends - self._starts()
         if start > 0:
             late = self.ends / 1e9 > start
-            counts, totals = np.add.reduceat(late, self.firsts, dtype=np.int64), totals[late]
+            counts, elapsed = np.add.reduceat(late, self.firsts, dtype=np.int64), elapsed[late]
         entry = dict(zip(FIELDS, self.table, strict=True))
         first = self._first_steps(taken)
         blocks = entry["kv_blocks_used"] + taken[first + self.counts - 1] - taken[first]
@@ -126,7 +140,7 @@ class Piece:
             int(counts.sum()),
             int(counts @ entry["encoder_tokens"]),
             int(counts @ entry["encode"]),
-            int(totals.sum()),
+            int(elapsed.sum()),
             int(blocks[counts > 0].max(initial=0)),
             int(entry["encoder_rows_held"][counts > 0].max(initial=0)),
         )

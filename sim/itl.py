@@ -25,7 +25,7 @@ def pooled_itl(segments: Ints, step_ends: Ints, *, with_ends: bool = True) -> We
     values, weights = np.empty(shared + len(ends), np.int64), np.ones(shared + len(ends), np.int32)
     np.subtract(step_ends[1:], step_ends[:-1], out=values[:shared])
     np.subtract(ends, starts, out=values[shared:])
-    weights[:shared] = _both_steps(first, count[decoding], len(step_ends))
+    _count_both(weights[:shared], first, count[decoding])
     unshared = weights == 0  # idle times: nobody's gaps, and so long that they would spread the sample's range
     values[unshared] = np.min(values, initial=2**62, where=~unshared)
     return WeightedSample(values, weights, np.concatenate([step_ends[1:], ends]) if with_ends else None)
@@ -37,9 +37,10 @@ def _last_tokens(time: Ints, step: Ints, count: Ints, step_ends: Ints, rows: Int
     return np.where(count[rows] > 0, of_steps, time[rows])
 
 
-def _both_steps(first: Ints, count: Ints, num_steps: int) -> NDArray[np.int32]:
-    """For each pair of successive steps, how many requests decoded in both."""
-    change = np.zeros(num_steps + 1, np.int32)
-    np.add.at(change, first + 1, 1)
-    np.subtract.at(change, first + count, 1)
-    return np.cumsum(change, dtype=np.int32)[1:num_steps]
+def _count_both(pairs: NDArray[np.int32], first: Ints, count: Ints) -> None:
+    """Write for each pair of successive steps how many requests decoded in both."""
+    pairs[:] = 0
+    last = first + count - 1  # the pair that it begins is no longer the request's
+    np.add.at(pairs, first[first < len(pairs)], 1)
+    np.subtract.at(pairs, last[last < len(pairs)], 1)
+    np.cumsum(pairs, dtype=np.int32, out=pairs)

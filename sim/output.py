@@ -44,7 +44,7 @@ RISING = {  # snappy finds nothing in times that never repeat, and differences t
     "column_encoding": {"iteration": "DELTA_BINARY_PACKED"},
 }
 NAMED = FAST | {"use_dictionary": ["engine"]}
-ROWS = 65536  # written at a time: groups of 2,000 take half as long again
+ROWS = 32768  # written at a time: groups of 2,000 take half as long again
 ENGINE = pa.field("engine", pa.dictionary(pa.int16(), pa.string()), nullable=False)
 ITERATIONS = pa.schema(
     [*(pa.field(name, pa.float64() if name in TIMES else pa.int64(), nullable=False) for name in COLUMNS), ENGINE]
@@ -145,20 +145,25 @@ def _write_iterations(run: Run, path: Path) -> None:
     with whole(path) as partial, pq.ParquetWriter(partial, ITERATIONS, **NAMED | RISING) as writer:
         for table in _grouped(run.iteration_pieces(), run.engines):
             writer.write_table(table)
+            del table
 
 
 def _grouped(pieces: Iterable[Columns], engines: Sequence[str]) -> Iterator[pa.Table]:
     """Small pieces together, cut every ROWS rows however they came, so that equal tables are equal files."""
     rest, names = ITERATIONS.empty_table(), pa.array(engines)
     for piece in pieces:
-        numbers = piece.get("engine")
-        numbers = np.zeros(len(piece["start"]), np.int16) if numbers is None else numbers
-        named = piece | {"engine": pa.DictionaryArray.from_arrays(numbers, names)}
-        rest = pa.concat_tables([rest, pa.Table.from_pydict(named, schema=ITERATIONS)])
+        rest = pa.concat_tables([rest, _named(piece, names)])
+        del piece  # so that the next one lies in the same memory
         while rest.num_rows >= ROWS:
             yield rest.slice(0, ROWS)
             rest = rest.slice(ROWS)
     yield rest
+
+
+def _named(piece: Columns, names: pa.Array) -> pa.Table:
+    """With the name of the engine in every row."""
+    numbers = piece.get("engine", np.zeros(len(piece["start"]), np.int16))
+    return pa.Table.from_pydict(piece | {"engine": pa.DictionaryArray.from_arrays(numbers, names)}, schema=ITERATIONS)
 
 
 def remove_plots(folder: Path) -> None:

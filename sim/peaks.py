@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 Ints = NDArray[np.int64]
 SECOND = 1_000_000_000
-CHUNK = 2**20  # decode steps looked at together
+CHUNK = 2**16  # decode steps looked at together
 
 
 def peak_tokens(done: pd.DataFrame, step_ends: Ints, step_tokens: NDArray[Any], start: float, end: float) -> float:

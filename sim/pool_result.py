@@ -72,16 +72,16 @@ class PooledRun(Run):
 
     def of_engine(self, number: int, names: Sequence[str] = COLUMNS) -> Columns:
         """One engine's iterations."""
-        pieces = list(self._recorders[number].iterations.pieces(self._crossings_of(number), names))
+        pieces = list(self._recorders[number].iterations.pieces(self._blocks_taken_by(number), names))
         return {name: np.concatenate([piece[name] for piece in pieces] or [np.zeros(0)]) for name in names}
 
-    def _crossings_of(self, number: int) -> Ints:
+    def _blocks_taken_by(self, number: int) -> Ints:
         engine, recorder = self._cluster.engines[number], self._recorders[number]
-        return recorder.requests.crossings(recorder.iterations.decode_steps, engine.state.limits.block_size)
+        return recorder.requests.blocks_taken(recorder.iterations.decode_steps, engine.state.limits.block_size)
 
     def _use(self, start: float) -> EngineUse:
         logs = [recorder.iterations for recorder in self._recorders]
-        return EngineUse.of_all(log.use(self._crossings_of(number), start) for number, log in enumerate(logs))
+        return EngineUse.of_all(log.use(self._blocks_taken_by(number), start) for number, log in enumerate(logs))
 
     def views(self) -> list[EngineView]:
         """Each engine by itself, for plots over time."""

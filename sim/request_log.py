@@ -109,17 +109,24 @@ class RequestLog:
         ids: Ints = rows[rows[:, FIELDS.index("status")] == self._texts.get("finished", -1), 0]
         return ids
 
-    def crossings(self, decode_steps: int, block_size: int) -> Ints:
-        """KV blocks that decodes took at each of their steps: a request needs one when its tokens fill the last."""
+    def blocks_taken(self, decode_steps: int, block_size: int) -> Ints:
+        """KV blocks that decodes have taken by the end of each of their steps, and 0 after the last, as before the first.
+
+        A request needs one when its tokens fill the last.
+        """
         _, step, count, computed, _, _ = self._segments.array().reshape(-1, SEGMENT).T
         first = step + -computed % block_size
         times = np.maximum(0, -(-(step + count - first) // block_size))
-        # one row for each remainder of a step by the block size: along it, every request's crossings are neighbours
-        change = np.zeros((block_size, decode_steps // block_size + 2), np.int64)
-        row, place = first % block_size, np.minimum(first // block_size, change.shape[1] - 1)
-        np.add.at(change, (row, place), 1)
-        np.subtract.at(change, (row, np.minimum(place + times, change.shape[1] - 1)), 1)
-        return np.cumsum(change, axis=1).T.ravel()[:decode_steps]
+        # one column for each remainder of a step by the block size: down it, every request's crossings are neighbours
+        taken = np.zeros((decode_steps // block_size + 2, block_size), np.int64)
+        place, column = np.minimum(first // block_size, len(taken) - 1), first % block_size
+        np.add.at(taken, (place, column), 1)
+        np.subtract.at(taken, (np.minimum(place + times, len(taken) - 1), column), 1)
+        np.cumsum(taken, axis=0, out=taken)
+        taken = taken.ravel()
+        np.cumsum(taken, out=taken)
+        taken[decode_steps] = 0
+        return taken[: decode_steps + 1]
 
     def table(self, handed_over: HandedOver = at_once) -> pd.DataFrame:
         """All rows in the order of request ids. `handed_over` says when clients got what was made at a time (ns)."""

@@ -87,11 +87,11 @@ class Run:
 
     def iteration_pieces(self, names: Sequence[str] = COLUMNS) -> Iterator[Columns]:
         """The iterations table, or some of its columns, in pieces, for whoever needs no more at a time."""
-        return self._log.pieces(self._crossings, names)
+        return self._log.pieces(self._blocks_taken, names)
 
     @cached_property
-    def _crossings(self) -> NDArray[np.int64]:
-        return self._requests.crossings(self._log.decode_steps, self.limits.block_size)
+    def _blocks_taken(self) -> NDArray[np.int64]:
+        return self._requests.blocks_taken(self._log.decode_steps, self.limits.block_size)
 
     @cached_property
     def iterations(self) -> pd.DataFrame:
@@ -133,7 +133,7 @@ class Run:
         return segments, self._handed_over(ends)
 
     def _use(self, start: float) -> EngineUse:
-        return self._log.use(self._crossings, start)
+        return self._log.use(self._blocks_taken, start)
 
     @cached_property
     def summary(self) -> dict[str, Any]:
