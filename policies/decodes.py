@@ -71,7 +71,6 @@ class DecodeCohort:
         self.context_tokens -= request.num_computed_tokens + 1
         self.num_blocks -= request.max_blocks
 
-    @property
     def steps_alike(self) -> int:
         """Steps until the next member's answer is complete or the KV blocks run out; there must be a member."""
         finishing = self._finishing

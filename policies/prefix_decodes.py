@@ -15,10 +15,9 @@ class PrefixDecodes(DecodeCohort):
         super().__init__(prefixes.pool)
         self._prefixes = prefixes
 
-    @property
     def steps_alike(self) -> int:
         """As ever, and no further than the first step that takes a block which somebody depends on."""
-        steps, watched = super().steps_alike, self._prefixes.watched
+        steps, watched = super().steps_alike(), self._prefixes.watched
         if not watched:
             return steps
         most = len(self.members) * (steps // self._block_size + 1)

@@ -41,5 +41,6 @@ def next_chunk(builder: PlanBuilder, request: RequestState) -> int:
 def prefill_in_order(builder: PlanBuilder, requests: Iterable[RequestState]) -> None:
     """Prefill those whose items are all there until the token budget is spent; nobody overtakes one whom it stops."""
     for request in requests:
-        if builder.ready(request) and not builder.prefill(request, next_chunk(builder, request)):
+        ready = not request.num_items_ahead or builder.ready(request)
+        if ready and not builder.prefill(request, next_chunk(builder, request)):
             return

@@ -102,7 +102,6 @@ class ServingState:
 
     # Before the launch
 
-    @property
     def only_decodes(self) -> bool:
         """Nobody waits, everybody active decodes, and the blocks suffice: nothing is left to decide."""
         if self.contexts or self.waiting:
@@ -112,7 +111,6 @@ class ServingState:
             len(decodes.members) <= free or decodes.num_crossing <= free
         )
 
-    @property
     def steps_alike(self) -> int:
         """How many times a plan of nothing but decodes would be drafted again if nothing arrived or was cancelled.
 
@@ -121,7 +119,7 @@ class ServingState:
         """
         if self.contexts and self.limits.capacity == "max_utilization":
             return 1
-        return self.decodes.steps_alike
+        return self.decodes.steps_alike()
 
     def begin(self, plan: IterationPlan) -> None:
         """Carry out a plan's decisions and complete it with addresses: evict, hand out blocks and rows, hold."""

@@ -27,10 +27,9 @@ class SideStreamState(ServingState):
         self.flights: deque[list[EncoderEntry]] = deque()  # one batch an iteration, oldest first
         self._max_num_items = self.encoder_max_num_items
 
-    @property
     def only_decodes(self) -> bool:
         """While something is in flight there is something to look out for."""
-        return not self.flights and super().only_decodes
+        return not self.flights and super().only_decodes()
 
     def complete(self, plan: IterationPlan, num_iterations: int = 1, failed: Sequence[RequestState] = ()) -> Completed:
         completed = super().complete(plan, num_iterations, failed)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from sim.cost_tables import NO_TABLES, EncodeTable, Tables
-from sim.decode_run import HALF, QUANTUM, SHIFT, DecodeRun, run_until
+from sim.decode_run import QUANTUM, SHIFT, DecodeRun, run_until
 from sim.profiles import Profile
 
 NS_PER_MS = 1e6
@@ -16,6 +16,15 @@ MOST_ENCODES = 2**16  # prices of encoder calls that are remembered; images of e
 
 def _quanta(nanoseconds: float) -> int:
     return round(nanoseconds * QUANTUM)
+
+
+def _quanta_before(num_decodes: int, context_tokens: int, fixed: int, context: int) -> int:
+    """What iterations of so many decodes would have taken until their contexts summed to so much.
+
+    An iteration takes `fixed + context * context_tokens` more, and adds `num_decodes` tokens. Time passes in whole
+    nanoseconds of this sum, which makes any number of iterations as easy to add up as one.
+    """
+    return context_tokens * (2 * fixed + context * (context_tokens - num_decodes)) // (2 * num_decodes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,9 +90,7 @@ class CostModel:
     def compute(self, prefill: Sequence[tuple[int, int]], num_decodes: int, context_tokens: int) -> int:
         """The language model over prefill chunks (tokens, tokens already cached) and decodes (summed context)."""
         if not prefill:
-            return (
-                self._decode(num_decodes) + self._context_quanta * context_tokens + HALF >> SHIFT if num_decodes else 0
-            )
+            return self._decodes_alone(num_decodes, context_tokens) if num_decodes else 0
         tokens = double_pairs = 0
         for chunk, cached in prefill:
             tokens += chunk
@@ -112,10 +119,15 @@ class CostModel:
         `n` of them, or fewer: the last is the first one that ends `horizon` ns from now or later. Exactly
         `host + compute([], num_decodes, context_tokens + k * num_decodes)` for k = 0, 1, ... With it, their sum.
         """
-        context = self._context_quanta
-        first = (self._decodes.get(num_decodes) or self._decode(num_decodes)) + context * context_tokens
-        first += (self.host << SHIFT) + HALF
-        return run_until(horizon, n, first, context * num_decodes)
+        context, fixed = self._context_quanta, self._decodes.get(num_decodes) or self._decode(num_decodes)
+        rest = _quanta_before(num_decodes, context_tokens, fixed, context) % QUANTUM
+        first = fixed + context * context_tokens + (self.host << SHIFT)
+        return run_until(horizon, n, first, context * num_decodes, rest)
+
+    def _decodes_alone(self, num_decodes: int, context_tokens: int) -> int:
+        context, fixed = self._context_quanta, self._decodes.get(num_decodes) or self._decode(num_decodes)
+        rest = _quanta_before(num_decodes, context_tokens, fixed, context) % QUANTUM
+        return rest + fixed + context * context_tokens >> SHIFT
 
     def _table_encode(self, table: EncodeTable, tokens: int, squares: int) -> float:
         """Frames of several sizes are priced as so many of their mean size, each token's own."""

@@ -106,7 +106,7 @@ class Engine:
                 self._take_in(start)
                 continue  # a client that was told may send again at this very moment
             # the policy is only asked where there is a choice to make
-            plan = all_decode if state.only_decodes else self.draft(start)
+            plan = all_decode if state.only_decodes() else self.draft(start)
             if plan is all_decode or plan:
                 outcome = self._launch(plan, start, upcoming)
                 end = start + outcome.total
@@ -145,11 +145,11 @@ class Engine:
         if plan is self._all_decode:  # nothing but an event or the end of an answer changes it
             if self.fast_path:
                 until = FOREVER if upcoming > FOREVER else int(upcoming)
-                repeats, horizon = state.decodes.steps_alike, until - start
+                repeats, horizon = state.decodes.steps_alike(), until - start
             state.begin_decodes(plan)
-        elif plan.decodes_only:
+        elif not plan.prefill and plan.decodes_only:
             if self.fast_path:
-                repeats, horizon = state.steps_alike, self._unchanged_until(upcoming) - start
+                repeats, horizon = state.steps_alike(), self._unchanged_until(upcoming) - start
             state.begin_decodes(plan)
         else:
             self.recorder.planned(plan, start)

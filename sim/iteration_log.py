@@ -93,13 +93,14 @@ class IterationLog:
         )
 
     def _add_run(self, run: DecodeRun) -> tuple[int, int]:
-        """How many iterations it was, and the whole time of the first."""
-        count, first, slope = run
-        if count > 1:
-            runs = self._runs
-            runs.page += runs.pack(first % QUANTUM, slope)
-            if len(runs.page) >= FULL:
-                runs.turn_page()
+        """How many iterations it was, and the whole nanoseconds of the first."""
+        count, first, slope, rest = run
+        if count == 1:
+            return 1, rest + first >> SHIFT
+        runs = self._runs
+        runs.page += runs.pack(first % QUANTUM, slope, rest)
+        if len(runs.page) >= FULL:
+            runs.turn_page()
         return count, first >> SHIFT
 
     def decode_log(self) -> tuple[Ints, NDArray[np.int32]]:

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sim.decode_run import SHIFT
+from sim.decode_run import ends
 from sim.engine_use import EngineUse
 from sim.ledger import Reader
 
@@ -30,7 +30,7 @@ FIELDS = (
     "host",
     *(name for name in COUNTS if name not in ("num_decodes", "context_tokens")),
 )
-RUN = 2  # quanta of a run's first iteration past its whole nanoseconds, by how many each iteration takes longer
+RUN = 3  # quanta of a run: what its first iteration takes past its whole nanoseconds, its slope and its rest
 SHORT = 5  # the first fields: all that is kept of an entry where there is no table; contexts only of decodes alone
 
 
@@ -47,15 +47,10 @@ class Piece:
         self.iteration, self.step = iteration, step  # of the first one: its number, decode steps before it
         self.size = int(self.counts.sum())
         self.firsts = np.cumsum(self.counts) - self.counts  # place of each entry's first iteration
-        elapsed = self._longer(runs)
-        elapsed >>= SHIFT
-        elapsed += self._each(totals)
+        self.ends = ends(self._later(), self._each(totals), *map(self._each, self._quanta(runs)))  # ns
+        self.ends += self._each(self.begun)
         if blur is not None:
-            drawn = self._each(self.counts > 1)
-            elapsed[drawn] = blur(elapsed, iteration)[drawn]
-        begun = elapsed[self.firsts]
-        self.ends = np.cumsum(elapsed, out=elapsed)  # ns
-        self.ends += self._each(self.begun - (self.ends[self.firsts] - begun))
+            self._draw(blur)
         self.steps = np.where(self.decodes > 0, self.counts, 0)
         self.num_steps = int(self.steps.sum())
 
@@ -76,14 +71,20 @@ class Piece:
             return np.full(self.size, values[0])
         return np.repeat(values, self.counts)
 
-    def _longer(self, runs: Reader) -> Ints:
-        """Quanta that each iteration took beyond the whole nanoseconds of its entry's first one."""
+    def _quanta(self, runs: Reader) -> Ints:
+        """Of every entry, those of its run: RUN rows, with zeros where it is a single iteration."""
         is_run = self.counts > 1
-        rests, slopes = np.zeros((2, len(is_run)), np.int64)
-        rests[is_run], slopes[is_run] = runs.take(RUN * int(is_run.sum())).reshape(-1, RUN).T
-        longer = self._later() * self._each(slopes)
-        longer += self._each(rests)
-        return longer
+        quanta = np.zeros((RUN, len(is_run)), np.int64)
+        quanta[:, is_run] = runs.take(RUN * int(is_run.sum())).reshape(-1, RUN).T
+        return quanta
+
+    def _draw(self, blur: Blur) -> None:
+        """What iterations of runs take, with what those before them took."""
+        elapsed, drawn = self.ends - self._starts(), self._each(self.counts > 1)
+        elapsed[drawn] = blur(elapsed, self.iteration)[drawn]
+        first = elapsed[self.firsts]
+        self.ends = np.cumsum(elapsed)
+        self.ends += self._each(self.begun - (self.ends[self.firsts] - first))
 
     def columns(self, names: Sequence[str], taken: Ints) -> Columns:
         """Those of the table, times in seconds; `taken` are the KV blocks taken by the end of each decode step."""

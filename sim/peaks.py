@@ -46,4 +46,4 @@ def peak_concurrency(requests: pd.DataFrame) -> int:
     ends, arrivals = served["finish"], pd.concat([served["arrival"], stuck["arrival"]])
     times = np.concatenate([ends, arrivals])
     steps = np.repeat([-1, 1], [len(ends), len(arrivals)])
-    return int(steps[np.lexsort((steps, times))].cumsum().max(initial=0))
+    return int(steps[np.argsort(times, kind="stable")].cumsum().max(initial=0))

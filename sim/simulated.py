@@ -52,7 +52,7 @@ class SimulatedBackend:
             compute = cost.compute((), plan.num_decodes, plan.context_tokens)
             return Outcome(cost.host, 0, compute, cost.host + compute)
         run, total = cost.decode_run(plan.num_decodes, plan.context_tokens, max_iterations, horizon)
-        return _outcome((cost.host, 0, (run.first >> SHIFT) - cost.host, total, run, (), ""))
+        return _outcome((cost.host, 0, (run.rest + run.first >> SHIFT) - cost.host, total, run, (), ""))
 
     def wait(self, handle: Outcome) -> Outcome:
         return handle

@@ -8,8 +8,8 @@ from policies.encode_only import EncodeState
 from policies.plan import IterationPlan
 from policies.serving import ServingState
 from sim.backend import Outcome
-from sim.blur import Blur, Ints, Stage, check_spread
-from sim.decode_run import SHIFT, DecodeRun
+from sim.blur import Blur, Stage, check_spread
+from sim.decode_run import unrolled
 from sim.profiles import Profile
 from sim.recorder import Recorder
 from sim.scenario import Scenario
@@ -64,11 +64,6 @@ def engine_backend(
     backend.blur = Blur(check_spread(profile, scenario.profile), number, scenario.seed, rank, backend.cost.host)
     recorder.iterations.blur = backend.blur.decodes
     return backend
-
-
-def unrolled(run: DecodeRun) -> Ints:
-    """What each iteration of a run takes, in ns."""
-    return run.first + run.slope * np.arange(run.num_iterations) >> SHIFT
 
 
 def _stage(plan: IterationPlan) -> Stage:

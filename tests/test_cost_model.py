@@ -1,6 +1,7 @@
 """The cost model: its formula by hand, its corrections, and decode runs equal to single iterations to the bit."""
 
 import math
+from itertools import pairwise
 from dataclasses import replace
 
 import pytest
@@ -8,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sim.cost_model import CostModel
-from sim.decode_run import SHIFT, DecodeRun, summed
+from sim.decode_run import MOST, SHIFT, DecodeRun, run_until, unrolled
 from sim.profiles import load_profile
 
 PROFILES = {name: load_profile(f"h200/{name}") for name in ("qwen3-vl-8b", "qwen2-vl-7b")}
@@ -45,17 +46,35 @@ def test_by_hand() -> None:
 
 
 def listed(run: DecodeRun) -> list[int]:
-    return [run.first + k * run.slope >> SHIFT for k in range(run.num_iterations)]
+    count, first, slope, rest = run
+    ends = [rest + k * first + k * (k - 1) // 2 * slope >> SHIFT for k in range(count + 1)]
+    return [end - start for start, end in pairwise(ends)]
 
 
-@given(st.integers(0, 300), st.integers(0, 2**60), st.one_of(st.just(0), st.integers(0, 2**30), st.integers(0, 2**60)))
-def test_sums_of_runs(n: int, first: int, slope: int) -> None:
-    assert summed(n, first, slope) == sum(listed(DecodeRun(n, first, slope)))
+@given(st.integers(1, 2**20), st.integers(0, 2**60), st.integers(0, 2**26 - 1), st.integers(0, 2**60))
+def test_runs_unroll_as_they_add_up(n: int, first: int, rest: int, slope: int) -> None:
+    run, total = run_until(2**62, n, first, slope, rest)
+    assert run.num_iterations * run.num_iterations * slope <= MOST or run.num_iterations == 1
+    some = run._replace(num_iterations=min(run.num_iterations, 300))
+    assert unrolled(some).tolist() == listed(some)
+    assert unrolled(run).sum() == total if run.num_iterations < 5000 else total > 0 or not (first or slope)
 
 
-def test_halves_of_decodes_round_up() -> None:
-    assert [ROUND.compute([], 100, context) for context in (1, 2, 3)] == [1121, 1121, 1122]  # .5, whole, .5
-    assert listed(ROUND.decode_run(100, 1, 2, 10**9)[0]) == [7 + 1121, 7 + 1171]
+@given(st.sampled_from(sorted(MODELS)), st.integers(1, 512), st.integers(1, 10_000_000))
+def test_what_is_left_of_a_nanosecond_is_carried_on(name: str, num_decodes: int, context: int) -> None:
+    """Within one of the formula each, and within one of it together, however many they are."""
+    model, n = MODELS[name], 1000
+    cost = model.parts([], num_decodes, context)
+    exact = sum(cost) + model.decode_context * num_decodes * (n - 1) / 2
+    assert abs(model.compute([], num_decodes, context) - sum(cost)) <= 1 + 1e-6 * sum(cost)
+    total = model.decode_run(num_decodes, context, n, 2**60)[1] - n * model.host
+    assert abs(total - n * exact) <= 1 + 1e-6 * n * exact
+
+
+def test_halves_of_decodes_are_carried_on() -> None:
+    assert [ROUND.compute([], 100, context) for context in (0, 200, 400)] == [1120, 1220, 1320]
+    one, next_one = (ROUND.compute([], 100, context) for context in (1, 101))
+    assert one + next_one == 2291 and one in (1120, 1121)  # 1,120.5 and 1,170.5
 
 
 def test_power_does_not_overflow() -> None:
