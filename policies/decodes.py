@@ -13,7 +13,7 @@ class DecodeCohort:
     """Every member gets one token in every step of the cohort.
 
     So a member's last step is known when it joins, and it crosses into a new KV block once in `block_size` steps:
-    `_crossing[s % block_size]` are the members that need one at step s. Who got which is settled when somebody asks.
+    at step s, `_crossing[s % block_size]` members need one. Who got which is settled when somebody asks.
     """
 
     __slots__ = (
@@ -31,7 +31,7 @@ class DecodeCohort:
     def __init__(self, pool: BlockPool) -> None:
         self._pool = pool
         self._block_size = pool.block_size
-        self._crossing: dict[int, dict[RequestState, None]] = {}  # no empty ones
+        self._crossing = [0] * pool.block_size
         self._finishing: list[tuple[int, int, RequestState]] = []  # heap of (last step, order of admission, request)
         self._unsettled = no_blocks()  # blocks that members took and that are not in their block tables yet
         self.members: dict[RequestState, None] = {}
@@ -52,18 +52,14 @@ class DecodeCohort:
         self.members[request] = None
         self.context_tokens += computed + 1
         self.num_blocks += request.max_blocks
-        self._crossing.setdefault((steps - computed) % self._block_size, {})[request] = None
+        self._crossing[(steps - computed) % self._block_size] += 1
         heappush(self._finishing, (last, request.order, request))
 
     def leave(self, request: RequestState) -> None:
         """Stop decoding: write back into the request what the cohort counted for it."""
         self._settle(request)
         del self.members[request]
-        phase = (request.joined - request.num_computed_tokens) % self._block_size
-        group = self._crossing[phase]
-        del group[request]
-        if not group:
-            del self._crossing[phase]
+        self._crossing[(request.joined - request.num_computed_tokens) % self._block_size] -= 1
         steps = self.steps - request.joined
         request.num_computed_tokens += steps
         request.num_generated += steps
@@ -86,26 +82,26 @@ class DecodeCohort:
     @property
     def num_crossing(self) -> int:
         """KV blocks that the next step needs."""
-        return len(self._crossing.get(self.steps % self._block_size, ()))
+        return self._crossing[self.steps % self._block_size]
 
     def crosses(self, request: RequestState) -> bool:
         """Whether the request is a member that needs a KV block in the next step."""
-        return request in self._crossing.get(self.steps % self._block_size, ())
+        behind = self.steps - request.joined + request.num_computed_tokens
+        return request in self.members and behind % self._block_size == 0
 
     def _with_blocks(self, limit: int, free: int) -> int:
         """How many steps, at most `limit`, that many free KV blocks last for."""
         size = self._block_size
         for step in range(limit):
-            free -= len(self._crossing.get((self.steps + step) % size, ()))
+            free -= self._crossing[(self.steps + step) % size]
             if free < 0:
                 return step
         return limit
 
     def grow(self) -> None:
         """Take a block for every member that crosses at the next step."""
-        crossing = self._crossing.get(self.steps % self._block_size)
-        if crossing:
-            self._unsettled += self._pool.take(len(crossing))
+        if blocks := self._crossing[self.steps % self._block_size]:
+            self._unsettled += self._pool.take(blocks)
 
     def advance(self, steps: int) -> list[RequestState]:
         """That many steps were taken; the first one's blocks were taken by `grow`, those of the others are now.
@@ -121,12 +117,12 @@ class DecodeCohort:
 
     def _grow_more(self, steps: int) -> None:
         """What `grow` would have taken at the steps after the first."""
-        size, second = self._block_size, self.steps + 1
+        size, crossing = self._block_size, self._crossing
         cycles, rest = divmod(steps - 1, size)  # in a whole cycle every member crosses once
-        blocks = cycles * len(self.members)
-        for phase, group in self._crossing.items():
-            if (phase - second) % size < rest:
-                blocks += len(group)
+        second = (self.steps + 1) % size
+        blocks = cycles * len(self.members) + sum(crossing[second : second + rest])
+        if second + rest > size:
+            blocks += sum(crossing[: second + rest - size])
         if blocks:
             self._unsettled += self._pool.take(blocks)
 

@@ -43,11 +43,10 @@ class Beyond:
 
         As quickly as can be told: the loop waits for it.
         """
-        prefilled = cached = 0
-        for chunk, before in chunks:
-            prefilled += chunk
-            if before > cached:
-                cached = before
+        if len(chunks) == 1:
+            ((prefilled, cached),) = chunks
+        else:
+            prefilled, cached = sum(chunk for chunk, _ in chunks), max((before for _, before in chunks), default=0)
         inside = cached <= self._most_cached and (not calls or self._encoding_inside(calls))
         if prefilled and not self._least_chunk <= prefilled <= self._most_chunk:
             inside = False
