@@ -40,7 +40,10 @@ class IterationLog:
     def add(self, plan: IterationPlan, outcome: Outcome, state: ServingState, start: int) -> None:
         """One iteration, or a run of them, as it stands after `begin`."""
         num_decodes, cache, pool = plan.num_decodes, state.cache, state.pool
-        count, total = (1, outcome.total) if outcome.run is None else self._add_run(outcome.run)
+        host, encode, _, total, run, _, _ = outcome
+        count = 1
+        if run is not None:
+            count, total = self._add_run(run)
         self.num_iterations += count
         self._num_entries += 1
         if num_decodes:
@@ -61,8 +64,8 @@ class IterationLog:
             total,
             num_decodes,
             plan.context_tokens,
-            outcome.encode,
-            outcome.host,
+            encode,
+            host,
             len(plan.encode),
             plan.encoder_tokens,
             plan.num_prefill_tokens,
@@ -76,7 +79,10 @@ class IterationLog:
     def add_decodes(self, plan: IterationPlan, outcome: Outcome, state: ServingState, start: int) -> None:
         """The same, where all that is active decodes and nobody waits: most iterations, so it is kept short."""
         num_decodes, cache, pool = plan.num_decodes, state.cache, state.pool
-        count, total = (1, outcome.total) if outcome.run is None else self._add_run(outcome.run)
+        host, _, _, total, run, _, _ = outcome
+        count = 1
+        if run is not None:
+            count, total = self._add_run(run)
         self.num_iterations += count
         self._num_entries += 1
         self.decode_steps += count
@@ -89,7 +95,7 @@ class IterationLog:
         held, used = cache.held_rows, pool.num_blocks - pool.num_free
         tokens, resident = plan.context_tokens, held - cache.pending_rows + cache.released_rows
         entries.page += entries.pack(
-            count, start, total, num_decodes, tokens, 0, outcome.host, 0, 0, 0, used, held, resident, num_decodes, 0
+            count, start, total, num_decodes, tokens, 0, host, 0, 0, 0, used, held, resident, num_decodes, 0
         )
 
     def _add_run(self, run: DecodeRun) -> tuple[int, int]:

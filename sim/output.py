@@ -5,6 +5,7 @@ from __future__ import annotations
 import platform
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -81,8 +82,13 @@ def about(run: Run, label: str) -> dict[str, Any]:
         "decisions": f"{run.decisions % 2**64:016x}",
         "num_iterations": run.num_iterations,
         "profile": {"name": run.scenario.profile, "digest": run.profile.digest},
-        "versions": {"python": platform.python_version(), **{name: version(name) for name in PACKAGES}},
+        "versions": dict(_versions()),
     }
+
+
+@cache
+def _versions() -> dict[str, str]:
+    return {"python": platform.python_version(), **{name: version(name) for name in PACKAGES}}
 
 
 def scenario_text(scenario: BaseModel, again: str = AGAIN["simulated"]) -> str:
@@ -145,7 +151,7 @@ def _write_iterations(run: Run, path: Path) -> None:
     with whole(path) as partial, pq.ParquetWriter(partial, ITERATIONS, **NAMED | RISING) as writer:
         for table in _grouped(run.iteration_pieces(), run.engines):
             writer.write_table(table)
-            del table
+            del table  # so that the next one lies in the same memory
 
 
 def _grouped(pieces: Iterable[Columns], engines: Sequence[str]) -> Iterator[pa.Table]:
@@ -153,7 +159,7 @@ def _grouped(pieces: Iterable[Columns], engines: Sequence[str]) -> Iterator[pa.T
     rest, names = ITERATIONS.empty_table(), pa.array(engines)
     for piece in pieces:
         rest = pa.concat_tables([rest, _named(piece, names)])
-        del piece  # so that the next one lies in the same memory
+        del piece
         while rest.num_rows >= ROWS:
             yield rest.slice(0, ROWS)
             rest = rest.slice(ROWS)

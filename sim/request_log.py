@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from sim.ledger import FULL, Ledger
@@ -110,7 +111,7 @@ class RequestLog:
         return ids
 
     def blocks_taken(self, decode_steps: int, block_size: int) -> Ints:
-        """KV blocks that decodes have taken by the end of each of their steps, and 0 after the last, as before the first.
+        """KV blocks that decodes have taken by the end of each of their steps; and 0, for before the first.
 
         A request needs one when its tokens fill the last.
         """
@@ -123,10 +124,10 @@ class RequestLog:
         np.add.at(taken, (place, column), 1)
         np.subtract.at(taken, (np.minimum(place + times, len(taken) - 1), column), 1)
         np.cumsum(taken, axis=0, out=taken)
-        taken = taken.ravel()
-        np.cumsum(taken, out=taken)
-        taken[decode_steps] = 0
-        return taken[: decode_steps + 1]
+        steps: Ints = taken.ravel()
+        np.cumsum(steps, out=steps)
+        steps[decode_steps] = 0
+        return steps[: decode_steps + 1]
 
     def table(self, handed_over: HandedOver = at_once) -> pd.DataFrame:
         """All rows in the order of request ids. `handed_over` says when clients got what was made at a time (ns)."""
@@ -137,7 +138,6 @@ class RequestLog:
         ttft = _between(column["arrival"], column["first_token"])
         e2el = np.where(column["first_token"] < 0, -1, _between(column["arrival"], column["finish"]))
         parts = _parts(column, ttft)
-        texts = np.array(list(self._texts), dtype=object)
         gaps = column["output_tokens"] - 1
         tpot = np.where((gaps > 0) & (e2el >= 0), (e2el - ttft) / np.maximum(gaps, 1) / 1e9, np.nan)
         return pd.DataFrame(
@@ -153,12 +153,16 @@ class RequestLog:
                 "e2el": _seconds(e2el),
                 **{name: _seconds(values) for name, values in parts.items()},
                 **{name: column[name] for name in COUNTS},
-                "status": texts[column["status"]].astype(str),
-                "reason": texts[column["reason"]].astype(str),
-                "engine": texts[column["engine"]].astype(str),
+                **{name: self._text(column[name]) for name in ("status", "reason", "engine")},
             },
             copy=False,
         )
+
+    def _text(self, codes: Ints) -> pd.api.extensions.ExtensionArray:
+        """Texts by their codes, without a Python object for each."""
+        texts: pd.api.extensions.ExtensionArray
+        texts = pd.array(pa.array(self._texts, pa.string()).take(pa.array(codes)), dtype="str")
+        return texts
 
     def _as_clients_saw(self, column: dict[str, Ints], handed_over: HandedOver) -> dict[str, Ints]:
         """What reached a client after it had left, it never had."""

@@ -1,8 +1,8 @@
 """The cost model: its formula by hand, its corrections, and decode runs equal to single iterations to the bit."""
 
 import math
-from itertools import pairwise
 from dataclasses import replace
+from itertools import pairwise
 
 import pytest
 from hypothesis import given
