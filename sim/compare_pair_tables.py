@@ -9,19 +9,19 @@ from rich.table import Table
 from sim.compare_free import Figure
 from sim.compare_pair import Pair, is_significant
 from sim.compare_seeds import Seeds
-from sim.compare_tables import figure_title
+from sim.compare_tables import figure_title, figures_table
 from sim.published_table import number
-from sim.tables import new_table
 
 
 def counts(pair: Pair | Seeds) -> str:
+    """What the figures are of."""
     if isinstance(pair, Seeds):
         same = "the same seeds, compared seed by seed" if pair.paired else "other seeds"
         return f"{pair.sizes[0]} runs against {pair.sizes[1]}, {same}"
     rest = f"; {pair.free.num_left_out:,} others left out" if pair.free.num_left_out else ""
     if pair.paired:
         return f"{pair.free.num_requests:,} requests that finished in both, compared one by one{rest}"
-    return f"other requests in each, {pair.free.num_requests:,} finished in the one that is compared{rest}"
+    return f"other requests in each, so each run's are drawn by themselves{rest}"
 
 
 def asides(pair: Pair | Seeds) -> list[str]:
@@ -35,27 +35,21 @@ def asides(pair: Pair | Seeds) -> list[str]:
 
 
 def measured_table(figures: Mapping[str, Figure]) -> Table:
-    table = _table(("simulated", "measured", "error (%)", "95 %, requests\nredrawn"))
+    """A simulation beside what was measured."""
+    table = figures_table("figure", ("simulated", "measured", "error (%)", "95 %, requests\nredrawn"))
     for name, figure in figures.items():
         table.add_row(figure_title(name), _cell(figure.simulated), _cell(figure.measured), *_percents(figure))
     return table
 
 
 def change_table(figures: Mapping[str, Figure], seeds: bool) -> Table:
+    """Two simulations; intervals are of seeds or of requests."""
     of = "over the seeds" if seeds else "requests redrawn"
-    table = _table(("first", "second", "change (%)", f"95 %, {of}", "told apart"))
+    table = figures_table("figure", ("first", "second", "change (%)", f"95 %, {of}", "told apart"))
     for name, figure in figures.items():
         significant = {True: "yes", False: "no", None: "-"}[is_significant(figure)]
         cells = [_cell(figure.measured), _cell(figure.simulated), *_percents(figure), significant]
         table.add_row(figure_title(name), *cells)
-    return table
-
-
-def _table(headings: tuple[str, ...]) -> Table:
-    table = new_table()
-    table.add_column("figure")
-    for heading in headings:
-        table.add_column(heading, justify="right", no_wrap=True)
     return table
 
 

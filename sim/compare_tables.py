@@ -47,7 +47,7 @@ def _print_forced(console: Console, comparison: Comparison) -> None:
 
 def _forced_table(forced: Forced, clock: str) -> Table:
     headings = ("number", f"measured\n({clock}, ms)", "simulated\n(ms)", "error\n(%)", "mean abs.\n(%)", "noise\n(%)")
-    table = _table("stage", headings)
+    table = figures_table("stage", headings)
     for name, stage in forced.stages.items():
         table.add_row(name, *_errors(stage.errors()))
         shapes = by_shape(name, stage)
@@ -74,7 +74,7 @@ def _print_free(console: Console, comparison: Comparison) -> None:
 
 
 def _free_table(free: Free) -> Table:
-    table = _table("figure", ("simulated", "measured", "error (%)", "95 %, requests\nredrawn"))
+    table = figures_table("figure", ("simulated", "measured", "error (%)", "95 %, requests\nredrawn"))
     for name, figure in free.figures.items():
         numbers = ["-" if value is None else number(value) for value in (figure.simulated, figure.measured)]
         low_high = figure.interval_percent
@@ -94,13 +94,13 @@ def figure_title(name: str) -> str:
 def print_ranks(console: Console, ranks: Mapping[str, float | None], labels: Sequence[str]) -> None:
     """Of several variants."""
     say(console, f"ranks of {', '.join(labels)}, simulated against measured")
-    table = _table("figure", ("Kendall's tau",))
+    table = figures_table("figure", ("Kendall's tau",))
     for name, tau in ranks.items():
         table.add_row(figure_title(name), "-" if tau is None else f"{tau:+.2f}")
     console.print(table)
 
 
-def _table(first: str, others: Sequence[str]) -> Table:
+def figures_table(first: str, others: Sequence[str]) -> Table:
     table = new_table()
     table.add_column(first, min_width=18)  # shapes are folded where the terminal is narrow
     for heading in others:
