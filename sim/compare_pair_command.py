@@ -6,9 +6,10 @@ from pathlib import Path
 from typing import Any
 
 from sim.compare_pair import Pair, compare_pair
-from sim.compare_pair_tables import asides, change_table, counts, measured_table
+from sim.compare_pair_tables import asides, change_table, counts
 from sim.compare_pairs import Pairs
 from sim.compare_seeds import Seeds, compare_seeds
+from sim.compare_tables import free_table
 from sim.ensemble_output import MEMBERS
 from sim.files import write_json, writing
 from sim.live_output import COMPARISON, remove_comparison_plots
@@ -78,11 +79,10 @@ class PairCommand:
         for path, (before, after) in pair.changes.items():
             say(self.console, f"{path}: {before} -> {after}")
         say(self.console, counts(pair))
-        figures = pair.free.figures if isinstance(pair, Pair) else pair.figures
         if isinstance(pair, Pair) and pair.measured:
-            self.console.print(measured_table(figures))
+            self.console.print(free_table(pair.free))
         else:
-            self.console.print(change_table(figures, isinstance(pair, Seeds)))
+            self.console.print(change_table(pair))
         for line in asides(pair):
             say(self.console, line)
 

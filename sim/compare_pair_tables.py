@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from rich.table import Table
 
 from sim.compare_free import Figure
@@ -34,17 +32,10 @@ def asides(pair: Pair | Seeds) -> list[str]:
     return told
 
 
-def measured_table(figures: Mapping[str, Figure]) -> Table:
-    """A simulation beside what was measured."""
-    table = figures_table("figure", ("simulated", "measured", "error (%)", "95 %, requests\nredrawn"))
-    for name, figure in figures.items():
-        table.add_row(figure_title(name), _cell(figure.simulated), _cell(figure.measured), *_percents(figure))
-    return table
-
-
-def change_table(figures: Mapping[str, Figure], seeds: bool) -> Table:
-    """Two simulations; intervals are of seeds or of requests."""
-    of = "over the seeds" if seeds else "requests redrawn"
+def change_table(pair: Pair | Seeds) -> Table:
+    """From one simulation to another."""
+    figures = pair.free.figures if isinstance(pair, Pair) else pair.figures
+    of = "requests redrawn" if isinstance(pair, Pair) else "over the seeds"
     table = figures_table("figure", ("first", "second", "change (%)", f"95 %, {of}", "told apart"))
     for name, figure in figures.items():
         significant = {True: "yes", False: "no", None: "-"}[is_significant(figure)]

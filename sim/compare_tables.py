@@ -68,12 +68,13 @@ def _print_free(console: Console, comparison: Comparison) -> None:
     rest = f"; {free.num_left_out:,} others left out" if free.num_left_out else ""
     priced = comparison.simulated.run.scenario.profile
     say(console, f"free-running, simulated with {priced}: {free.num_requests:,} requests that finished in both{rest}")
-    console.print(_free_table(free))
+    console.print(free_table(free))
     if comparison.measured is None:
         say(console, "no ITL: without a twin that is identical nobody knows when each token came")
 
 
-def _free_table(free: Free) -> Table:
+def free_table(free: Free) -> Table:
+    """A simulation beside what was measured."""
     table = figures_table("figure", ("simulated", "measured", "error (%)", "95 %, requests\nredrawn"))
     for name, figure in free.figures.items():
         numbers = ["-" if value is None else number(value) for value in (figure.simulated, figure.measured)]
