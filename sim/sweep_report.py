@@ -61,7 +61,10 @@ class Report:
     def _unfinished(self) -> list[str]:
         """How many points did not finish, by verdict and reason."""
         told = Counter((row["verdict"], row["reason"]) for _, row in self._rows if row["verdict"] != FINISHED)
-        lines = [f"{count} points {verdict}: {reason}" for (verdict, reason), count in told.most_common(MOST_REASONS)]
+        lines = [
+            f"{count} point{'s' * (count != 1)} {verdict}: {reason}"
+            for (verdict, reason), count in told.most_common(MOST_REASONS)
+        ]
         rest = len(told) - len(lines)
         return [*lines, *([f"and {rest} more reasons, see column reason"] if rest > 0 else [])]
 

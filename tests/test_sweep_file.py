@@ -30,6 +30,12 @@ def points(folder: Path, **content: Any) -> Points:
     return Points(Sweep.load(sweep(folder, **content)))
 
 
+def test_a_scenario_that_is_wrong_is_named(tmp_path: Path) -> None:
+    (tmp_path / "s.yaml").write_text(Path(SCENARIO).read_text().replace("num_kv_blocks", "num_kv_block"))
+    with pytest.raises(InputError, match=r"s.yaml: engine.num_kv_block: unknown key; nearest: num_kv_blocks"):
+        points(tmp_path, scenario="s.yaml")
+
+
 @pytest.mark.parametrize("search", ["grid", {"kind": "grid"}, "max_goodput", {"kind": "random", "settings": 3}])
 def test_a_search_is_a_word_or_a_section(tmp_path: Path, search: Any) -> None:
     kind = Sweep.load(sweep(tmp_path, search=search)).search.kind
