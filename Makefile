@@ -20,7 +20,7 @@ $(STAMP): $(SIMULATOR)
 DEMO := runs/demo
 PROFILE := --set profile=../$(DEMO)/tiny.json
 
-.PHONY: setup run demo test check bench bench-live help
+.PHONY: setup run demo test check bench bench-live bench-fidelity help
 setup: $(STAMP) ## make .venv with everything the tests need (quick the second time)
 
 run: $(SIMULATOR) ## simulate scenarios/bursty_images.yaml and draw its plots
@@ -48,5 +48,8 @@ bench: setup ## speed and memory, one JSON line a workload
 bench-live: setup ## speed of the live half beside transformers' own, one JSON line a workload
 	$(OFFLINE) $(BIN)/python benchmarks/live.py
 
+bench-fidelity: setup ## how true a simulation is on this CPU, three times calibrate, fit, run, replay and compare
+	$(OFFLINE) $(BIN)/python benchmarks/fidelity.py
+
 help: ## this list
-	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' Makefile
+	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' Makefile

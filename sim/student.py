@@ -13,10 +13,11 @@ def half_width(values: Sequence[float]) -> float | None:
     size = len(values)
     if size < 2:
         return None
-    return _quantile(size - 1) * float(np.std(values, ddof=1)) / math.sqrt(size)
+    return quantile(size - 1) * float(np.std(values, ddof=1)) / math.sqrt(size)
 
 
-def _quantile(degrees: int) -> float:
+def quantile(degrees: int) -> float:
+    """So many standard errors reach as far as CONFIDENCE, to either side."""
     from scipy.special import stdtrit  # half a second that a single run can do without
 
     return float(stdtrit(degrees, (1 + CONFIDENCE) / 2))
