@@ -234,6 +234,42 @@ def fit(
 
 
 @app.command()
+def price(
+    profile: Annotated[
+        str,
+        typer.Argument(metavar="PROFILE", help="A name, such as h200/qwen3-vl-8b, or a JSON file.", show_default=False),
+    ],
+    encode: Annotated[
+        str | None,
+        typer.Option(metavar="NxTOKENS,...", help="Images, and encoder tokens of each.", show_default=False),
+    ] = None,
+    prefill: Annotated[
+        str | None,
+        typer.Option(metavar="TOKENS[@CACHED],...", help="Prefill chunks, and what is cached.", show_default=False),
+    ] = None,
+    decode: Annotated[
+        str | None, typer.Option(metavar="N@CONTEXT", help="Decodes, and the context of each.", show_default=False)
+    ] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    uncorrected: Annotated[
+        bool, typer.Option("--uncorrected", help="Kernel timings alone, without the profile's corrections.")
+    ] = False,
+) -> None:
+    """Price one iteration part by part, beside the floor that the device's peaks set.
+
+    Says what lies outside the range of the profile's timings. For example:
+
+    \b
+      tandem price h200/qwen3-vl-8b --encode 4x3520
+      tandem price h200/qwen2-vl-7b-sglang-tp2 --prefill 2048@4096,512 --decode 32@5000 --json
+    """
+    with _failures():
+        from sim.price_command import price_command
+
+        price_command(profile, encode, prefill, decode, as_json=json, corrected=not uncorrected)
+
+
+@app.command()
 def replay(
     scenarios: Scenarios,
     set_: Sets = [],  # noqa: B006

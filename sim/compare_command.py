@@ -12,7 +12,7 @@ from sim.fidelity import fidelity_page
 from sim.files import usable, write_json, write_text, writing
 from sim.live_output import COMPARISON, FIDELITY, remove_comparison_plots
 from sim.printing import printing
-from sim.profiles import load_profile
+from sim.profiles import from_here, load_profile
 from sim.ranks import ranks
 from sim.recorded import is_run, read_live, read_run
 from sim.tables import new_console, say
@@ -29,7 +29,7 @@ class CompareCommand:
         self.live = usable(live)
         self.plots = plots
         self.console = new_console()
-        self.profile_name = _absolute(profile) if profile else ""
+        self.profile_name = from_here(profile) if profile else ""
         self.profile = load_profile(self.profile_name) if profile else None
         self.left_out: list[str] = []
         self.comparisons = [self._compare(*pair) for pair in self._pairs(usable(run), self.live)]
@@ -103,8 +103,3 @@ def _variants(folder: Path) -> list[str]:
     if is_run(folder) or not folder.is_dir():
         return []
     return sorted(path.name for path in folder.iterdir() if is_run(path))
-
-
-def _absolute(profile: str) -> str:
-    """A file's path starts where the user is, a name in `scenarios/profiles`."""
-    return str(Path(profile).resolve()) if profile.endswith(".json") else profile
