@@ -20,7 +20,7 @@ $(STAMP): $(SIMULATOR)
 DEMO := runs/demo
 PROFILE := --set profile=../$(DEMO)/tiny.json
 
-.PHONY: setup run demo test check bench bench-live bench-sweep help
+.PHONY: setup run demo test check bench bench-live bench-sweep bench-fidelity help
 setup: $(STAMP) ## make .venv with everything the tests need (quick the second time)
 
 run: $(SIMULATOR) ## simulate scenarios/bursty_images.yaml and draw its plots
@@ -51,5 +51,8 @@ bench-live: setup ## speed of the live half beside transformers' own, one JSON l
 bench-sweep: setup ## speed of a sweep on one process, on two and on a Dask cluster, one JSON line a way
 	$(OFFLINE) $(BIN)/python benchmarks/sweep.py
 
+bench-fidelity: setup ## how true a simulation is on this CPU, three times calibrate, fit, run, replay and compare
+	$(OFFLINE) $(BIN)/python benchmarks/fidelity.py
+
 help: ## this list
-	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' Makefile
+	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' Makefile

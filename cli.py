@@ -303,6 +303,42 @@ def fit(
 
 
 @app.command()
+def price(
+    profile: Annotated[
+        str,
+        typer.Argument(metavar="PROFILE", help="A name, such as h200/qwen3-vl-8b, or a JSON file.", show_default=False),
+    ],
+    encode: Annotated[
+        str | None,
+        typer.Option(metavar="NxTOKENS,...", help="Images, and encoder tokens of each.", show_default=False),
+    ] = None,
+    prefill: Annotated[
+        str | None,
+        typer.Option(metavar="TOKENS[@CACHED],...", help="Prefill chunks, and what is cached.", show_default=False),
+    ] = None,
+    decode: Annotated[
+        str | None, typer.Option(metavar="N@CONTEXT", help="Decodes, and the context of each.", show_default=False)
+    ] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    uncorrected: Annotated[
+        bool, typer.Option("--uncorrected", help="Kernel timings alone, without the profile's corrections.")
+    ] = False,
+) -> None:
+    """Price one iteration part by part, beside the floor that the device's peaks set.
+
+    Says what lies outside the range of the profile's timings. For example:
+
+    \b
+      tandem price h200/qwen3-vl-8b --encode 4x3520
+      tandem price h200/qwen2-vl-7b-sglang-tp2 --prefill 2048@4096,512 --decode 32@5000 --json
+    """
+    with _failures():
+        from sim.price_command import price_command
+
+        price_command(profile, encode, prefill, decode, as_json=json, corrected=not uncorrected)
+
+
+@app.command()
 def replay(
     scenarios: Scenarios,
     set_: Sets = [],  # noqa: B006
@@ -441,6 +477,39 @@ def export(
         from sim.export_command import export_command
 
         export_command(tool, run, out)
+
+
+@app.command()
+def published(
+    serving: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="CSV",
+            help="Only predict the rows of this file, in the form of scenarios/published/h200_qwen3vl8b_serving.csv.",
+            show_default=False,
+        ),
+    ] = None,
+    refit: Annotated[
+        bool, typer.Option("--refit", help="Fit the servers' front ends again, and write them into their scenarios.")
+    ] = False,
+    out: Annotated[
+        Path | None, typer.Option(metavar="PAGE.md", help="Default: docs/published.md.", show_default=False)
+    ] = None,
+    jobs: Jobs = None,
+) -> None:
+    """Simulate what others published, and lay both beside each other.
+
+    Prints measured and simulated figures of real servers and of an engine before and after budgets, with errors and
+    intervals, and writes them as a page with plots over what is not stated. For example:
+
+    \b
+      tandem published
+      tandem published --serving rows.csv
+    """
+    with _failures():
+        from sim.published_command import PublishedCommand
+
+        PublishedCommand(serving, out, jobs, refit=refit)()
 
 
 @app.command()

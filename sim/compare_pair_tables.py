@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from rich.table import Table
-
-from sim.compare_free import Figure
 from sim.compare_pair import Pair, is_significant
 from sim.compare_seeds import Seeds
-from sim.compare_tables import figure_title, figures_table
+from sim.fidelity import signed, title
 from sim.published_table import number
+from sim.sheet import Sheet
 
 
 def counts(pair: Pair | Seeds) -> str:
@@ -32,23 +30,15 @@ def asides(pair: Pair | Seeds) -> list[str]:
     return told
 
 
-def change_table(pair: Pair | Seeds) -> Table:
+def changes(pair: Pair | Seeds) -> Sheet:
     """From one simulation to another."""
     figures = pair.free.figures if isinstance(pair, Pair) else pair.figures
     of = "requests redrawn" if isinstance(pair, Pair) else "over the seeds"
-    table = figures_table("figure", ("first", "second", "change (%)", f"95 %, {of}", "told apart"))
+    rows = []
     for name, figure in figures.items():
-        significant = {True: "yes", False: "no", None: "-"}[is_significant(figure)]
-        cells = [_cell(figure.measured), _cell(figure.simulated), *_percents(figure), significant]
-        table.add_row(figure_title(name), *cells)
-    return table
-
-
-def _cell(value: float | None) -> str:
-    return "-" if value is None else number(value)
-
-
-def _percents(figure: Figure) -> tuple[str, str]:
-    percent = "-" if figure.error_percent is None else f"{figure.error_percent:+.2f}"
-    ends = figure.interval_percent
-    return percent, "-" if ends is None else f"{ends[0]:+.1f} to {ends[1]:+.1f}"
+        numbers = ["-" if value is None else number(value) for value in (figure.measured, figure.simulated)]
+        ends = figure.interval_percent
+        interval = "-" if ends is None else f"{ends[0]:+.1f} to {ends[1]:+.1f}"
+        apart = {True: "yes", False: "no", None: "-"}[is_significant(figure)]
+        rows.append([title(name), *numbers, signed(figure.error_percent), interval, apart])
+    return Sheet(counts(pair), ["figure", "first", "second", "change (%)", f"95 %, {of}", "told apart"], rows)

@@ -1,4 +1,4 @@
-"""Prices an iteration in whole nanoseconds by the transparent formula of a profile.
+"""Prices an iteration in whole nanoseconds by the transparent formula of a profile, or by a table in its place.
 
 t = host + encode + gemm(T) + prefill_attention + decode_attention
 """
@@ -11,6 +11,7 @@ from sim.decode_run import HALF, QUANTUM, SHIFT, DecodeRun, run_until
 from sim.profiles import Profile
 
 NS_PER_MS = 1e6
+MOST_ENCODES = 2**16  # prices of encoder calls that are remembered; images of every size would fill the memory
 
 
 def _quanta(nanoseconds: float) -> int:
@@ -93,6 +94,17 @@ class CostModel:
             elapsed += self.decode_fixed + self.decode_sequence * num_decodes + self.decode_context * context_tokens
         return round(elapsed)
 
+    def parts(
+        self, prefill: Sequence[tuple[int, int]], num_decodes: int, context_tokens: int
+    ) -> tuple[float, float, float]:
+        """What `compute` consists of, not rounded: matrix products, prefill attention, decode attention."""
+        tokens = sum(chunk for chunk, _ in prefill)
+        double_pairs = sum(chunk * (2 * cached + chunk) for chunk, cached in prefill)
+        attention = self.prefill_fixed + self.prefill_token * tokens + self.prefill_half_pair * double_pairs
+        decode = self.decode_fixed + self.decode_sequence * num_decodes + self.decode_context * context_tokens
+        gemm = self._gemm(tokens + num_decodes) if tokens + num_decodes else 0.0
+        return gemm, attention if prefill else 0.0, decode if num_decodes else 0.0
+
     def decode_run(self, num_decodes: int, context_tokens: int, n: int, horizon: int) -> tuple[DecodeRun, int]:
         """Successive decode-only iterations, host time included, each context growing by one token in each.
 
@@ -112,6 +124,8 @@ class CostModel:
             def formula(frames: float, size: float) -> float:
                 return fixed + frames * size * (self.encode_token + self.encode_square * size)
 
+            if len(self._encodes) == MOST_ENCODES:
+                self._encodes.clear()
             elapsed = self._encodes[tokens, squares] = table.at(tokens * tokens / squares, squares / tokens, formula)
         return elapsed
 

@@ -11,7 +11,7 @@ from sim.tables import new_console, new_table, say
 from workloads.errors import InputError
 
 NEEDS_SCIPY = "fitting needs scipy: pip install -e '.[profiles]'"
-PROFILES = Path("runs", "profiles")
+FITTED = Path("runs", "profiles")
 
 
 def fit_command(source: str, out: Path | None) -> None:
@@ -36,7 +36,7 @@ def _default(source: str) -> Path:
     from sim.silicon import PREFIX, Silicon
 
     if source.startswith(PREFIX):
-        return PROFILES / f"{Silicon.parse(source).name}.json"
+        return FITTED / f"{Silicon.parse(source).name}.json"
     return _beside(Path(source))
 
 

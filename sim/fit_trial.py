@@ -30,29 +30,27 @@ class Trial:
         self.tables = Tables(encode=encode_table(self.encoder, self.coefficients), gemm=self._gemm(self.language))
 
     def tested(self) -> pd.DataFrame:
-        """Rows as they were withheld, with what each form predicted; of published timings, mixed ones never are fitted.
+        """Rows as they were withheld, with what each form predicted."""
+        return pd.concat(self._tested_parts() if self.parts else self._tested_totals())
 
-        Published: each image size, then each token count, then each context. Whole times of a calibration: each token
-        count, of which there are few.
-        """
-        sizes = self.language.chunk + self.language.decodes
-        if not self.parts:
-            batches = {"size": self.encoder.images * self.encoder.tokens}
-            whole = [
-                withhold(self.encoder, batches, self._encoder),
-                withhold(self.language, {"size": sizes}, self._model),
-            ]
-            return pd.concat(whole)
+    def _tested_parts(self) -> list[pd.DataFrame]:
+        """Each image size withheld; each token count, then each context; mixed rows, which never are fitted."""
         encoder = withhold(self.encoder, {"size": self.encoder.tokens}, self._encoder)
-        kinds = {"size": sizes, "context": self.language.cached + self.language.context}
-        never = self.mixed.assign(kind="size", value=self.mixed.chunk + self.mixed.decodes)
-        return pd.concat(
-            [
-                encoder[encoder.images * encoder.tokens >= SMALL_ENCODER_BATCH],
-                withhold(self.language, kinds, self._model),
-                never.assign(**self._both(self.coefficients, self.tables, self.mixed)),
-            ]
-        )
+        kinds = {"size": _sizes(self.language), "context": self.language.cached + self.language.context}
+        never = self.mixed.assign(kind="size", value=_sizes(self.mixed))
+        return [
+            encoder[encoder.images * encoder.tokens >= SMALL_ENCODER_BATCH],
+            withhold(self.language, kinds, self._model),
+            never.assign(**self._both(self.coefficients, self.tables, self.mixed)),
+        ]
+
+    def _tested_totals(self) -> list[pd.DataFrame]:
+        """Each token count withheld; there are few."""
+        batches = {"size": self.encoder.images * self.encoder.tokens}
+        return [
+            withhold(self.encoder, batches, self._encoder),
+            withhold(self.language, {"size": _sizes(self.language)}, self._model),
+        ]
 
     def _encoder(self, rest: pd.DataFrame, part: pd.DataFrame) -> Predictions:
         c = self.form.fit_encoder(rest)
@@ -69,6 +67,11 @@ class Trial:
     def _both(self, c: Fit, tables: Tables, part: pd.DataFrame) -> Predictions:
         c = self.coefficients | c
         return {FORMULA: predict(c, part), TABLE: predict(c, part, tables)}
+
+
+def _sizes(rows: pd.DataFrame) -> pd.Series[int]:
+    sizes: pd.Series[int] = rows.chunk + rows.decodes
+    return sizes
 
 
 def _rounded(value: float) -> float:

@@ -34,29 +34,30 @@ class IterationLog:
 
     def add(self, plan: IterationPlan, outcome: Outcome, state: ServingState, start: int) -> None:
         """One iteration, or a run of them, as it stands after `begin`."""
-        num_decodes = plan.num_decodes
+        num_decodes, context = plan.num_decodes, plan.context_tokens
         count, total = self._count(outcome, num_decodes)
         if not self.keep:
-            self._entries.extend([count, start, total, num_decodes])
+            alone = not (plan.encode or plan.prefill)
+            self._entries.extend([count, start, total, num_decodes, context if alone else 0])
             return
         cache, pool = state.cache, state.pool
         held, used = cache.held_rows, pool.num_blocks - pool.num_free
         resident = held - cache.pending_rows + cache.released_rows
-        work = (len(plan.encode), plan.encoder_tokens, plan.num_prefill_tokens, plan.context_tokens)
+        work = (len(plan.encode), plan.encoder_tokens, plan.num_prefill_tokens)
         kept = (used, held, resident, len(state.contexts) + len(state.decodes.members), len(state.waiting))
-        self._entries.extend([count, start, total, num_decodes, outcome.encode, outcome.host, *work, *kept])
+        self._entries.extend([count, start, total, num_decodes, context, outcome.encode, outcome.host, *work, *kept])
 
     def add_decodes(self, plan: IterationPlan, outcome: Outcome, state: ServingState, start: int) -> None:
         """The same, where all that is active decodes and nobody waits: most iterations, so it is kept short."""
         num_decodes, cache, pool = plan.num_decodes, state.cache, state.pool
         count, total = self._count(outcome, num_decodes)
         if not self.keep:
-            self._entries.extend([count, start, total, num_decodes])
+            self._entries.extend([count, start, total, num_decodes, plan.context_tokens])
             return
         held, used = cache.held_rows, pool.num_blocks - pool.num_free
         tokens, resident = plan.context_tokens, held - cache.pending_rows + cache.released_rows
         self._entries.extend(
-            [count, start, total, num_decodes, 0, outcome.host, 0, 0, 0, tokens, used, held, resident, num_decodes, 0]
+            [count, start, total, num_decodes, tokens, 0, outcome.host, 0, 0, 0, used, held, resident, num_decodes, 0]
         )
 
     def _count(self, outcome: Outcome, num_decodes: int) -> tuple[int, int]:
@@ -105,6 +106,16 @@ class IterationLog:
         """Of the iterations that end after `start` (s)."""
         taken = _taken(crossings)
         return EngineUse.of_all(piece.use(taken, start) for piece in self._unrolled())
+
+    def decodes_alone(self) -> Iterator[tuple[Ints, Ints, Ints]]:
+        """Entries of nothing but decodes: how many iterations each, their decodes, the first one's summed context."""
+        for table in self._tables():
+            counts, _, _, decodes, contexts, *more = table
+            alone = (decodes > 0) & (contexts > 0)
+            if more:
+                entry = dict(zip(FIELDS[SHORT:], more, strict=True))
+                alone &= (entry["num_items"] == 0) & (entry["num_prefill_tokens"] == 0)
+            yield counts[alone], decodes[alone], contexts[alone]
 
     def _unrolled(self) -> Iterable[Piece]:
         """Kept once they are made, as every column is made from them; not where there is no table."""

@@ -26,19 +26,20 @@ FIELDS = (
     "start",
     "total",
     "num_decodes",
+    "context_tokens",
     "encode",
     "host",
-    *(name for name in COUNTS if name != "num_decodes"),
+    *(name for name in COUNTS if name not in ("num_decodes", "context_tokens")),
 )
 RUN = 2  # quanta of a run's first iteration past its whole nanoseconds, by how many each iteration takes longer
-SHORT = 4  # the first fields: all that is kept of an entry where there is no table
+SHORT = 5  # the first fields: all that is kept of an entry where there is no table; contexts only of decodes alone
 
 
 class Piece:
     """Some entries, unrolled: as many times as it has iterations, each entry's fields are repeated."""
 
     def __init__(self, table: Ints, iteration: int, step: int, runs: Reader, blur: Blur | None = None) -> None:
-        self.counts, starts, totals, decodes = table[:SHORT]
+        self.counts, starts, totals, decodes = table[: SHORT - 1]
         self.table = table
         self.iteration, self.step = iteration, step  # of the first one: its number, decode steps before it
         self.size = int(self.counts.sum())

@@ -70,6 +70,7 @@ class PooledWorld(World):
         keep, progress = scenario.measure.iterations, self._progress if self.progress else None
         recorder = PoolRecorder(self._under_way, keep_iterations=keep, progress=progress)
         self.backends.append(backend := engine_backend(scenario, profile, state, recorder, rank))
+        self.priced.append((pool.profile or scenario.profile, backend.beyond, recorder.iterations))
         engine_type = EncodeEngine if kind == "encode" else PoolEngine
         parts = (self.env, state, scenario.policy, backend, recorder)
         return engine_type(f"{kind}-{number}", rank, *parts, **self._engine_options())

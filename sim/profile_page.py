@@ -6,8 +6,8 @@ import argparse
 from pathlib import Path
 
 from sim.files import writing
-from sim.policy_figures import markdown
 from sim.profiles import PROFILES, REPOSITORY, Profile, load_profile
+from sim.sheet import markdown
 
 PAGE = REPOSITORY / "docs" / "profiles.md"
 BEGIN, END = "<!-- errors -->", "<!-- /errors -->"
@@ -24,7 +24,7 @@ def write_page(page: Path) -> None:
 def table(folder: Path = PROFILES) -> str:
     """A row for each profile that lies there."""
     names = sorted(path.relative_to(folder).with_suffix("").as_posix() for path in folder.glob("*/*.json"))
-    headings = ["profile", *(f"{stage} (%)" for stage in STAGES), "tables for", "memory left for KV (GB)"]
+    headings = ["profile", *(f"{stage} (%)" for stage in STAGES), "tables for", "left beside the weights (GB)"]
     return markdown(headings, [[f"`{name}`", *_cells(load_profile(name))] for name in names])
 
 

@@ -50,6 +50,11 @@ def existing_profile(value: str, info: ValidationInfo) -> str:
     return path
 
 
+def from_here(profile: str) -> str:
+    """As an option gives it: a file's path starts where the user is, a name in `scenarios/profiles`."""
+    return str(Path(profile).resolve()) if profile.endswith(".json") else profile
+
+
 def load_profile(name_or_path: str | Path, root: Path = REPOSITORY) -> Profile:
     """Reads a profile by name (`h200/qwen3-vl-8b`) or by path (`*.json`, relative to `root`).
 

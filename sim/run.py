@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from sim.beyond import priced_outside
 from sim.clock import now
 from sim.engine import OutOfMemoryError
 from sim.heap import reuse_large_arrays
@@ -79,6 +80,7 @@ def serve(world: World, notes: list[str]) -> Run:
     if verdict == "finished" and world.recorder.under_way:
         verdict = "stalled"
     blocked = _close(world, verdict)
+    notes = [*notes, *priced_outside(world.priced)]
     told: dict[str, Any] = {"verdict": verdict, "notes": notes, "blockers": blocked}
     return PooledRun(world, **told) if isinstance(world, PooledWorld) else Run(world, **told)
 

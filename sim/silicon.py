@@ -39,12 +39,11 @@ class Silicon(NamedTuple):
         parts = re.fullmatch(r"([^/]+)/([^/]+)/([^/]+?)(?:-tp([1-9]\d{0,2}))?", source.removeprefix(PREFIX))
         if not parts:
             raise InputError(f"{source}: is not {FORM}")
-        for what, given, known in zip(
-            ("system", "backend", "model"), parts.groups(), (DEVICES, BACKENDS, ARCHITECTURES), strict=False
-        ):
-            if given not in known:
-                raise InputError(f"{source}: no {what} {given!r}{nearest(given, list(known))}")
         system, backend, model, ranks = parts.groups()
+        known = {"system": [*DEVICES], "backend": [*BACKENDS], "model": [*ARCHITECTURES]}
+        for (what, names), given in zip(known.items(), (system, backend, model), strict=True):
+            if given not in names:
+                raise InputError(f"{source}: no {what} {given!r}{nearest(given, names)}")
         silicon = cls(system, backend, model, int(ranks or 1))
         silicon._check_ranks(source)
         return silicon
@@ -77,7 +76,7 @@ class Silicon(NamedTuple):
         try:
             return silicon_rows(self.architecture, self.system, self.backend, self.ranks)
         except Exception as error:  # whatever a package of this kind raises where it has no such table
-            raise InputError(f"{self.source}: {PACKAGE} has no such table: {str(error).splitlines()[0]}") from None
+            raise InputError(f"{self.source}: {PACKAGE} has no such table: {_first_line(error)}") from None
 
     def header(self) -> dict[str, Any]:
         """All of the profile that is not fitted."""
@@ -112,6 +111,10 @@ class Silicon(NamedTuple):
             "gpus": self.ranks,
             "queried": datetime.now(UTC).strftime("%Y-%m"),
         }
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).partition("\n")[0] or type(error).__name__
 
 
 def _check_package() -> None:

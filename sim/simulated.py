@@ -8,6 +8,7 @@ from policies.request_state import RequestState
 from policies.serving import ServingState
 from policies.units import in_bytes
 from sim.backend import Outcome
+from sim.beyond import Beyond
 from sim.cost_model import CostModel
 from sim.decode_run import SHIFT
 from sim.memory import MemoryLedger
@@ -18,9 +19,19 @@ from workloads.models import VisionLanguageModel
 class SimulatedBackend:
     """Prices plans. A batch of items that does not fit the device's memory, activations and outputs, fails whole."""
 
-    def __init__(self, cost: CostModel, state: ServingState, ledger: MemoryLedger, *, kv_bytes: int, row_bytes: int):
+    def __init__(
+        self,
+        cost: CostModel,
+        state: ServingState,
+        ledger: MemoryLedger,
+        beyond: Beyond,
+        *,
+        kv_bytes: int,
+        row_bytes: int,
+    ) -> None:
         """`kv_bytes` of the whole KV pool, `row_bytes` of one row of encoder output."""
         self.cost = cost
+        self.beyond = beyond  # of the range of the timings behind `cost`, for iterations that encode or prefill
         self.state = state
         self.ledger = ledger
         self.kv_bytes = kv_bytes
@@ -44,14 +55,20 @@ class SimulatedBackend:
     def _mixed(self, plan: IterationPlan) -> Outcome:
         cost, encode = self.cost, 0
         failed: Sequence[RequestState] = ()
+        calls: Sequence[tuple[int, int]] = ()
         if plan.encode:
             failed = self._without_memory(plan)
-            encode = 0 if failed else sum(cost.encode(*frames(call)) for call in plan.encoder_calls())
+            calls = () if failed else [frames(call) for call in plan.encoder_calls()]
+            encode = sum(cost.encode(*call) for call in calls)
         prefill = [(r, tokens) for r, tokens in plan.prefill if r not in failed] if failed else plan.prefill
         chunks = [(tokens, r.num_computed_tokens) for r, tokens in prefill]
         compute = cost.compute(chunks, plan.num_decodes, plan.context_tokens)
+        self._priced(calls, chunks, plan)
         total = cost.host + encode + compute
         return Outcome(cost.host, encode, compute, total, None, failed, self._shortage(plan) if failed else "")
+
+    def _priced(self, calls: Sequence[tuple[int, int]], chunks: Sequence[tuple[int, int]], plan: IterationPlan) -> None:
+        self.beyond.iteration(calls, chunks, plan.num_decodes, plan.context_tokens)
 
     def _without_memory(self, plan: IterationPlan) -> Sequence[RequestState]:
         """Owners of the batch's outputs if it does not fit beside what the cache holds, else nobody."""
@@ -84,6 +101,9 @@ class EncodeBackend(SimulatedBackend):
         outcome = self._mixed(plan)
         return outcome._replace(compute=0, total=outcome.host + outcome.encode)
 
+    def _priced(self, calls: Sequence[tuple[int, int]], chunks: Sequence[tuple[int, int]], plan: IterationPlan) -> None:
+        self.beyond.iteration(calls, (), 0, 0)
+
 
 def backend_type(state: ServingState) -> type[SimulatedBackend]:
     return EncodeBackend if isinstance(state, EncodeState) else SimulatedBackend
@@ -96,7 +116,7 @@ def simulated_backend(
     pool, blocks = state.pool, 0 if issubclass(kind, EncodeBackend) else state.pool.num_blocks
     kv_bytes = blocks * pool.block_size * model.kv_bytes_per_rank(profile.source.gpus)
     cost, ledger = CostModel.from_profile(profile), MemoryLedger.from_profile(profile)
-    return kind(cost, state, ledger, kv_bytes=kv_bytes, row_bytes=model.embedding_row_bytes)
+    return kind(cost, state, ledger, Beyond(profile.range), kv_bytes=kv_bytes, row_bytes=model.embedding_row_bytes)
 
 
 def largest_call(plan: IterationPlan) -> int:

@@ -11,11 +11,13 @@ import simpy
 from policies.request_state import RequestState
 from policies.serving import ServingState
 from sim.backend import AccountingBackend
+from sim.beyond import Beyond
 from sim.clients import open_loop, start_users
 from sim.clock import now
 from sim.engine import Engine
 from sim.event_loop import EventLoop
 from sim.front_end import Preparation
+from sim.iteration_log import IterationLog
 from sim.profiles import Profile
 from sim.recorder import Recorder
 from sim.resolve import Resolved, resolve
@@ -52,6 +54,7 @@ class World:
         self.scenario = scenario
         self.profile = profile
         self.progress = progress
+        self.priced: list[tuple[str, Beyond, IterationLog]] = []  # of each backend that prices: by which profile
         self.env = self._environment()
         self.server = self._server()
         kind = EventLoop if scenario.front_end.event_loop else Preparation
@@ -97,7 +100,9 @@ class World:
         }
 
     def _backend(self) -> AccountingBackend:
-        return engine_backend(self.scenario, self.profile, self.state, self.recorder)
+        backend = engine_backend(self.scenario, self.profile, self.state, self.recorder)
+        self.priced.append((self.scenario.profile, backend.beyond, self.recorder.iterations))
+        return backend
 
     def _start_clients(self) -> None:
         scenario = self.scenario

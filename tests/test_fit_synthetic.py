@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from itertools import pairwise, product
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
+from test_fit_calibrated import write
+from typer.testing import CliRunner
 
+import cli
 from sim.fit_parts import CostFit, fit_parts
+from sim.profiles import load_profile
 from sim.regression import decode_terms, encoder_terms, fit, gemm, num_tokens, predict, prefill_terms
 from sim.timings import COUNTS
 
@@ -78,6 +83,16 @@ def test_no_coefficient_is_negative_and_sums_are_kept(noisy: CostFit) -> None:
     sums = rows.assign(predicted=noisy.predict(rows)).groupby("stage")[["predicted", "total_ms"]].sum()
     off = sums.predicted / sums.total_ms - 1
     assert off[["encoder", "prefill", "decode"]].abs().max() < 1e-3
+
+
+def test_parts_of_a_csv_are_fitted_for_themselves(tmp_path: Path) -> None:
+    csv = write(timed(TRUE), tmp_path / "parts.csv")
+    result = CliRunner().invoke(cli.app, ["fit", str(csv)])
+    assert result.exit_code == 0 and "gemm: the formula; withheld, formula" in result.output
+    profile = load_profile(csv.with_suffix(".json"))
+    assert {name: figure.value for name, figure in profile.coefficients} == pytest.approx(TRUE, rel=0.01)
+    assert "mixed: never fitted" in profile.held_out.method and profile.held_out.mape.mixed < 0.1
+    assert profile.range.encoder_tokens == (64, 16 * 9216) and profile.range.decodes == (1, 128)
 
 
 def test_steps_become_a_table() -> None:

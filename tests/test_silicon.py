@@ -65,6 +65,16 @@ def test_of_another_version_tables_may_be_others(monkeypatch: pytest.MonkeyPatch
 
 
 @needs_package
+def test_a_table_that_is_missing_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing(*_: object) -> None:
+        raise KeyError("no rows\nfor this shape")
+
+    monkeypatch.setattr("sim.silicon_rows.silicon_rows", missing)
+    with pytest.raises(InputError, match=rf"^{ONE.source}: aiconfigurator-core has no such table: [^\n]*$"):
+        make_profile(ONE.source)
+
+
+@needs_package
 def test_rows_are_parts_that_add_up() -> None:
     rows = ONE.rows()
     parts = rows.gemm_ms + rows.prefill_attention_ms + rows.decode_attention_ms
