@@ -26,7 +26,7 @@ AS_ROOT = $(if $(filter 0,$(shell id -u)),--allow-root)
 DEMO := runs/demo
 PROFILE := --set profile=../$(DEMO)/tiny.json
 
-.PHONY: setup run demo test check bench bench-live notebooks help
+.PHONY: setup run demo test check bench bench-live bench-sweep bench-fidelity notebooks help
 setup: $(STAMP) ## make .venv with everything the tests need (quick the second time)
 
 run: $(SIMULATOR) ## simulate scenarios/bursty_images.yaml and draw its plots
@@ -57,5 +57,11 @@ bench: setup ## speed and memory, one JSON line a workload
 bench-live: setup ## speed of the live half beside transformers' own, one JSON line a workload
 	$(OFFLINE) $(BIN)/python benchmarks/live.py
 
+bench-sweep: setup ## speed of a sweep on one process, on two and on a Dask cluster, one JSON line a way
+	$(OFFLINE) $(BIN)/python benchmarks/sweep.py
+
+bench-fidelity: setup ## how true a simulation is on this CPU, three times calibrate, fit, run, replay and compare
+	$(OFFLINE) $(BIN)/python benchmarks/fidelity.py
+
 help: ## this list
-	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' Makefile
+	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' Makefile

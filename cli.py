@@ -503,6 +503,39 @@ def export(
 
 
 @app.command()
+def published(
+    serving: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="CSV",
+            help="Only predict the rows of this file, in the form of scenarios/published/h200_qwen3vl8b_serving.csv.",
+            show_default=False,
+        ),
+    ] = None,
+    refit: Annotated[
+        bool, typer.Option("--refit", help="Fit the servers' front ends again, and write them into their scenarios.")
+    ] = False,
+    out: Annotated[
+        Path | None, typer.Option(metavar="PAGE.md", help="Default: docs/published.md.", show_default=False)
+    ] = None,
+    jobs: Jobs = None,
+) -> None:
+    """Simulate what others published, and lay both beside each other.
+
+    Prints measured and simulated figures of real servers and of an engine before and after budgets, with errors and
+    intervals, and writes them as a page with plots over what is not stated. For example:
+
+    \b
+      tandem published
+      tandem published --serving rows.csv
+    """
+    with _failures():
+        from sim.published_command import PublishedCommand
+
+        PublishedCommand(serving, out, jobs, refit=refit)()
+
+
+@app.command()
 def policies() -> None:
     """List the scheduling policies, with sources."""
     with _failures():

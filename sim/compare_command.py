@@ -9,8 +9,9 @@ from typing import Any
 from sim.compare import Comparison, compare
 from sim.compare_pairs import Pairs
 from sim.compare_tables import print_comparison, print_ranks
-from sim.files import write_json, writing
-from sim.live_output import COMPARISON, remove_comparison_plots
+from sim.fidelity import fidelity_page
+from sim.files import write_json, write_text, writing
+from sim.live_output import COMPARISON, FIDELITY, remove_comparison_plots
 from sim.printing import printing
 from sim.profiles import from_here, load_profile
 from sim.ranks import ranks
@@ -53,6 +54,7 @@ class CompareCommand:
         with writing(self.live):
             remove_comparison_plots(self.live)
             write_json(self._content(), self.live / COMPARISON)
+            write_text(self.live / FIDELITY, fidelity_page(self.comparisons, self.ranks))
             plots = self._write_plots()
         with printing():
             self._report(plots)
@@ -79,6 +81,6 @@ class CompareCommand:
             print_ranks(self.console, self.ranks, [comparison.label for comparison in self.comparisons])
         if self.left_out:
             say(self.console, f"in one of both folders only: {', '.join(self.left_out)}")
-        say(self.console, str(self.live / COMPARISON))
+        say(self.console, f"{self.live / COMPARISON}, {self.live / FIDELITY}")
         if plots:
             say(self.console, f"{len(plots)} plots: {self.live / 'plots'}")

@@ -26,6 +26,7 @@ class Figure(NamedTuple):
 
     simulated: float | None
     measured: float | None
+    error: float | None  # simulated less measured
     error_percent: float | None
     interval_percent: tuple[float, float] | None  # 95 %, of the error
 
@@ -136,6 +137,7 @@ def _figures(names: list[str], sides: _Sides) -> dict[str, Figure]:
         name: Figure(
             _plain(simulated[0, index]),
             _plain(measured[0, index]),
+            _plain(simulated[0, index] - measured[0, index]),
             _plain(error[index]),
             interval(resampled[1:, index]),
         )

@@ -6,14 +6,16 @@ from pathlib import Path
 from typing import Any
 
 from sim.compare_pair import Pair, compare_pair
-from sim.compare_pair_tables import asides, change_table, counts, measured_table
+from sim.compare_pair_tables import asides, changes, counts
 from sim.compare_pairs import Pairs
 from sim.compare_seeds import Seeds, compare_seeds
 from sim.ensemble_output import MEMBERS
+from sim.fidelity import figures
 from sim.files import write_json, writing
 from sim.live_output import COMPARISON, remove_comparison_plots
 from sim.plotted import Runs
 from sim.printing import printing
+from sim.sheet import print_sheet
 from sim.tables import new_console, say
 from workloads.errors import InputError
 
@@ -77,12 +79,10 @@ class PairCommand:
             say(self.console, f"{pair.label}:")
         for path, (before, after) in pair.changes.items():
             say(self.console, f"{path}: {before} -> {after}")
-        say(self.console, counts(pair))
-        figures = pair.free.figures if isinstance(pair, Pair) else pair.figures
         if isinstance(pair, Pair) and pair.measured:
-            self.console.print(measured_table(figures))
+            print_sheet(self.console, figures(pair.free)._replace(title=counts(pair)))
         else:
-            self.console.print(change_table(figures, isinstance(pair, Seeds)))
+            print_sheet(self.console, changes(pair))
         for line in asides(pair):
             say(self.console, line)
 

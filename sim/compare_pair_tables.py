@@ -2,26 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
-from rich.table import Table
-
-from sim.compare_free import Figure
 from sim.compare_pair import Pair, is_significant
 from sim.compare_seeds import Seeds
-from sim.compare_tables import figure_title
+from sim.fidelity import signed, title
 from sim.published_table import number
-from sim.tables import new_table
+from sim.sheet import Sheet
 
 
 def counts(pair: Pair | Seeds) -> str:
+    """What the figures are of."""
     if isinstance(pair, Seeds):
         same = "the same seeds, compared seed by seed" if pair.paired else "other seeds"
         return f"{pair.sizes[0]} runs against {pair.sizes[1]}, {same}"
     rest = f"; {pair.free.num_left_out:,} others left out" if pair.free.num_left_out else ""
     if pair.paired:
         return f"{pair.free.num_requests:,} requests that finished in both, compared one by one{rest}"
-    return f"other requests in each, {pair.free.num_requests:,} finished in the one that is compared{rest}"
+    return f"other requests in each, so each run's are drawn by themselves{rest}"
 
 
 def asides(pair: Pair | Seeds) -> list[str]:
@@ -34,36 +30,15 @@ def asides(pair: Pair | Seeds) -> list[str]:
     return told
 
 
-def measured_table(figures: Mapping[str, Figure]) -> Table:
-    table = _table(("simulated", "measured", "error (%)", "95 %, requests\nredrawn"))
+def changes(pair: Pair | Seeds) -> Sheet:
+    """From one simulation to another."""
+    figures = pair.free.figures if isinstance(pair, Pair) else pair.figures
+    of = "requests redrawn" if isinstance(pair, Pair) else "over the seeds"
+    rows = []
     for name, figure in figures.items():
-        table.add_row(figure_title(name), _cell(figure.simulated), _cell(figure.measured), *_percents(figure))
-    return table
-
-
-def change_table(figures: Mapping[str, Figure], seeds: bool) -> Table:
-    of = "over the seeds" if seeds else "requests redrawn"
-    table = _table(("first", "second", "change (%)", f"95 %, {of}", "told apart"))
-    for name, figure in figures.items():
-        significant = {True: "yes", False: "no", None: "-"}[is_significant(figure)]
-        cells = [_cell(figure.measured), _cell(figure.simulated), *_percents(figure), significant]
-        table.add_row(figure_title(name), *cells)
-    return table
-
-
-def _table(headings: tuple[str, ...]) -> Table:
-    table = new_table()
-    table.add_column("figure")
-    for heading in headings:
-        table.add_column(heading, justify="right", no_wrap=True)
-    return table
-
-
-def _cell(value: float | None) -> str:
-    return "-" if value is None else number(value)
-
-
-def _percents(figure: Figure) -> tuple[str, str]:
-    percent = "-" if figure.error_percent is None else f"{figure.error_percent:+.2f}"
-    ends = figure.interval_percent
-    return percent, "-" if ends is None else f"{ends[0]:+.1f} to {ends[1]:+.1f}"
+        numbers = ["-" if value is None else number(value) for value in (figure.measured, figure.simulated)]
+        ends = figure.interval_percent
+        interval = "-" if ends is None else f"{ends[0]:+.1f} to {ends[1]:+.1f}"
+        apart = {True: "yes", False: "no", None: "-"}[is_significant(figure)]
+        rows.append([title(name), *numbers, signed(figure.error_percent), interval, apart])
+    return Sheet(counts(pair), ["figure", "first", "second", "change (%)", f"95 %, {of}", "told apart"], rows)

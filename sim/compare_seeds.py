@@ -75,12 +75,11 @@ def _members(folder: Path) -> pd.DataFrame:
 def _figure(first: Floats, second: Floats, paired: bool) -> Figure:
     """Means, the change in percent of the first, and its interval: seed by seed where the seeds are the same."""
     if np.isnan(first).any() or np.isnan(second).any():
-        return Figure(None, None, None, None)
+        return Figure(None, None, None, None, None)
     before, after = float(first.mean()), float(second.mean())
     if before == 0:
-        return Figure(after, before, None, None)
+        return Figure(after, before, after - before, None, None)
     percent = 100 * (after - before) / before
     half = half_width((second - first).tolist()) if paired else welch_half_width(first.tolist(), second.tolist())
-    if half is None:
-        return Figure(after, before, percent, None)
-    return Figure(after, before, percent, (percent - 100 * half / before, percent + 100 * half / before))
+    interval = None if half is None else (percent - 100 * half / before, percent + 100 * half / before)
+    return Figure(after, before, after - before, percent, interval)

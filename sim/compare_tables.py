@@ -9,19 +9,12 @@ from rich.table import Table
 
 from sim.compare import Comparison
 from sim.compare_forced import Errors, Forced, by_shape
-from sim.compare_free import Free
-from sim.published_table import number
+from sim.fidelity import figures, signed, taus
+from sim.sheet import print_sheet
 from sim.tables import new_table, say
 
 SHOWN = 0.05  # shapes with at least this share of their stage's time are printed; compare.json has all
 MOST_SHAPES = 6
-UNITS = {
-    "output_throughput": "output tokens/s",
-    "request_throughput": "requests/s",
-    "request_goodput": "good requests/s",
-    "slo_attainment": "within SLOs",
-}
-NAMES = {"ttft": "TTFT", "itl": "ITL", "tpot": "TPOT", "e2el": "E2E"}
 
 
 def print_comparison(console: Console, comparison: Comparison) -> None:
@@ -59,7 +52,7 @@ def _forced_table(forced: Forced, clock: str) -> Table:
 
 
 def _errors(errors: Errors) -> list[str]:
-    percents = [_percent(errors.error_percent), _plain(errors.mape_percent), _plain(errors.noise_percent)]
+    percents = [signed(errors.error_percent), _plain(errors.mape_percent), _plain(errors.noise_percent)]
     return [f"{errors.iterations:,}", f"{errors.measured_ms:,.3f}", f"{errors.predicted_ms:,.3f}", *percents]
 
 
@@ -67,37 +60,15 @@ def _print_free(console: Console, comparison: Comparison) -> None:
     free = comparison.free
     rest = f"; {free.num_left_out:,} others left out" if free.num_left_out else ""
     priced = comparison.simulated.run.scenario.profile
-    say(console, f"free-running, simulated with {priced}: {free.num_requests:,} requests that finished in both{rest}")
-    console.print(_free_table(free))
+    title = f"free-running, simulated with {priced}: {free.num_requests:,} requests that finished in both{rest}"
+    print_sheet(console, figures(free)._replace(title=title))
     if comparison.measured is None:
         say(console, "no ITL: without a twin that is identical nobody knows when each token came")
 
 
-def _free_table(free: Free) -> Table:
-    table = _table("figure", ("simulated", "measured", "error (%)", "95 %, requests\nredrawn"))
-    for name, figure in free.figures.items():
-        numbers = ["-" if value is None else number(value) for value in (figure.simulated, figure.measured)]
-        low_high = figure.interval_percent
-        interval = "-" if low_high is None else f"{low_high[0]:+.1f} to {low_high[1]:+.1f}"
-        table.add_row(figure_title(name), *numbers, _percent(figure.error_percent), interval)
-    return table
-
-
-def figure_title(name: str) -> str:
-    """`p99_ttft_ms` as `TTFT p99 (ms)`."""
-    if name in UNITS:
-        return UNITS[name]
-    statistic, latency, _ = name.split("_")
-    return f"{NAMES[latency]} {statistic} (ms)"
-
-
 def print_ranks(console: Console, ranks: Mapping[str, float | None], labels: Sequence[str]) -> None:
     """Of several variants."""
-    say(console, f"ranks of {', '.join(labels)}, simulated against measured")
-    table = _table("figure", ("Kendall's tau",))
-    for name, tau in ranks.items():
-        table.add_row(figure_title(name), "-" if tau is None else f"{tau:+.2f}")
-    console.print(table)
+    print_sheet(console, taus(ranks, labels))
 
 
 def _table(first: str, others: Sequence[str]) -> Table:
@@ -106,10 +77,6 @@ def _table(first: str, others: Sequence[str]) -> Table:
     for heading in others:
         table.add_column(heading, justify="right", no_wrap=True)
     return table
-
-
-def _percent(value: float | None) -> str:
-    return "-" if value is None else f"{value:+.2f}"
 
 
 def _plain(value: float | None) -> str:

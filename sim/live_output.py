@@ -14,6 +14,7 @@ from sim.plan_log import write_plans
 from sim.result import Run
 
 PLANS, TOKENS, LIVE, COMPARISON = "plans.jsonl.gz", "tokens.parquet", "live.json", "compare.json"
+FIDELITY = "fidelity.md"
 CALIBRATION = "calibration.csv"
 GAPS, TRACE = "gaps.parquet", "trace.jsonl"  # of a run that came from a benchmark's file
 COMPARISON_PLOTS = "compare_*.png"
@@ -30,7 +31,8 @@ def write_live_run(
     with writing(folder):
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "run.json").unlink(missing_ok=True)
-        (folder / COMPARISON).unlink(missing_ok=True)
+        for name in (COMPARISON, FIDELITY):
+            (folder / name).unlink(missing_ok=True)
         remove_comparison_plots(folder)
         write_plans(plans, folder / PLANS)
         with whole(folder / TOKENS) as partial:
@@ -46,7 +48,7 @@ def remove_live_files(folder: Path) -> None:
             (folder / GAPS).unlink(missing_ok=True)
             (folder / TRACE).unlink(missing_ok=True)
         (folder / "run.json").unlink(missing_ok=True)
-        for name in (PLANS, TOKENS, LIVE, COMPARISON, CALIBRATION):
+        for name in (PLANS, TOKENS, LIVE, COMPARISON, FIDELITY, CALIBRATION):
             (folder / name).unlink(missing_ok=True)
         remove_comparison_plots(folder)
 

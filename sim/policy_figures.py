@@ -9,6 +9,7 @@ from policies.policy import Policy
 from sim.policy_text import kind_of
 from sim.result import Run
 from sim.run import run
+from sim.sheet import markdown
 
 BASELINE = "footprint"  # what changes are against: it never stalls, and serves in order of arrival
 COLUMNS = {
@@ -58,12 +59,6 @@ def figures(runs: Runs, kind: str) -> str:
         for name, of_scenario in runs.items()
     ]
     return markdown(["scenario", *COLUMNS], rows)
-
-
-def markdown(headings: Sequence[str], rows: Sequence[Sequence[str]], *, words: int = 1) -> str:
-    """A table whose first columns, so many as are `words`, read from the left."""
-    rule = [*("---" for _ in headings[:words]), *("---:" for _ in headings[words:])]
-    return "\n".join(f"| {' | '.join(cells)} |" for cells in (headings, rule, *rows))
 
 
 def _ttft(of: Run) -> str:

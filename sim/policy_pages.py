@@ -10,8 +10,9 @@ from pathlib import Path
 from policies import POLICIES
 from policies.policy import Policy
 from sim.files import writing
-from sim.policy_figures import BASELINE, Runs, about, figures, markdown, overview, run_suite, suite
+from sim.policy_figures import BASELINE, Runs, about, figures, overview, run_suite, suite
 from sim.policy_text import kind_of, knobs, page_of, rule, wrapped
+from sim.sheet import markdown
 from workloads.errors import InputError
 
 ROOT = Path(__file__).parent.parent

@@ -6,8 +6,8 @@ import argparse
 from pathlib import Path
 
 from sim.files import writing
-from sim.policy_figures import markdown
 from sim.profiles import PROFILES, REPOSITORY, Profile, load_profile
+from sim.sheet import markdown
 
 PAGE = REPOSITORY / "docs" / "profiles.md"
 BEGIN, END = "<!-- errors -->", "<!-- /errors -->"

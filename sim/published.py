@@ -2,14 +2,14 @@
 
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, FiniteFloat, model_validator
+from pydantic import AfterValidator, Field, FiniteFloat, model_validator
 
 from policies import POLICIES
 from sim.complaints import nearest
 from sim.memory_replay import MEMORY_METRICS
 from sim.metrics import TTFT_PARTS
 from workloads.errors import InputError
-from workloads.frozen import Frozen
+from workloads.frozen import Frozen, Positive
 
 LATENCIES = ("ttft", "tpot", "itl", "e2el")
 STATISTICS = ("mean", "median", "std", "p50", "p90", "p95", "p99")
@@ -31,7 +31,7 @@ METRICS = (
 
 def _metric(value: str) -> str:
     if value not in METRICS:
-        raise InputError(f"unknown metric {value!r}{nearest(value, list(METRICS))}")
+        raise InputError(f"unknown metric {value!r}{nearest(value, METRICS)}")
     return value
 
 
@@ -46,8 +46,9 @@ class PublishedFigure(Frozen):
     value: FiniteFloat | None = None  # as published, in the metric's unit
     change_percent: FiniteFloat | None = None  # as published, from `against` to `policy`
     change_words: str | None = None  # in place of it: "parity", "within 3 %", where no figure was published
+    within_percent: Positive | None = None  # what the words come to: the simulated change should stay within it
     against: str | None = None
-    against_metric: Annotated[str, AfterValidator(_metric)] | None = None  # in place of it: another figure of that run
+    against_metric: Metric | None = None  # in place of it: another figure of that run
     note: str = ""  # what the publication calls it, and its spread
 
     @model_validator(mode="after")
@@ -56,6 +57,8 @@ class PublishedFigure(Frozen):
             raise InputError("needs one of value, change_percent and change_words")
         if (self.value is None) != ((self.against is None) != (self.against_metric is None)):
             raise InputError("a change needs one of against and against_metric, a value neither")
+        if self.within_percent is not None and self.change_words is None:
+            raise InputError("within_percent goes with change_words")
         kinds = [policy.model_fields["kind"].default for policy in POLICIES]
         for name in (self.policy, self.against):
             if name is not None and name not in kinds:
@@ -63,9 +66,23 @@ class PublishedFigure(Frozen):
         return self
 
 
+class Unstated(Frozen):
+    """What is not published and was assumed: values that it may have had, of a dotted path."""
+
+    path: str
+    values: Annotated[tuple[FiniteFloat | int | str, ...], Field(min_length=2, max_length=20)]
+    what: str  # in words, with the unit
+    also: Annotated[
+        dict[str, FiniteFloat | int | str], Field(default_factory=dict)
+    ]  # paths that are set with any of them
+    policy: str | None = None  # the only one to which it matters
+
+
 class Published(Frozen):
     """What somebody measured on a real server in about this situation."""
 
     source: str
     label: Literal["published"] = "published"
+    repetitions: Annotated[int, Field(ge=1, le=1000)] = 1  # of which the figures are means
     figures: list[PublishedFigure]
+    unstated: Annotated[tuple[Unstated, ...], Field(max_length=3)] = ()

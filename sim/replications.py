@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from sim.blur import check_spread
-from sim.ensemble import Draws, Member, Replications
+from sim.ensemble import Draws, Ensemble, Member, Replications
 from sim.ensemble_output import member_folder, write_ensemble
 from sim.output import write_run
 from sim.processes import in_processes
@@ -34,10 +34,8 @@ class Several(NamedTuple):
             update["simulation"] = scenario.simulation.model_copy(update={"draw": index})
         return self.resolved._replace(scenario=scenario.model_copy(update=update))
 
-    def together(self, first: Run, members: Sequence[Member]) -> None:
-        """The first run stands for all."""
-        kind = Draws if self.uncertain else Replications
-        first.stand_for(kind(members, self.number))
+    def ensemble(self, members: Sequence[Member]) -> Ensemble:
+        return (Draws if self.uncertain else Replications)(members, self.number)
 
 
 class Group(NamedTuple):
@@ -86,9 +84,23 @@ def complete(groups: Sequence[Group], jobs: int | None, *, each: float) -> None:
         except KeyboardInterrupt:
             pass
     for group, members in zip(groups, done, strict=True):
-        group.several.together(group.first, members)
+        group.first.stand_for(group.several.ensemble(members))
         if group.folder is not None:
             write_ensemble(group.first, group.several.resolved.scenario, group.label, group.folder)
+
+
+def ensembles(
+    several: Sequence[Several], jobs: int | None = None, told: Callable[[int], None] = lambda _: None
+) -> list[Ensemble]:
+    """All runs of all of them, without files; `told` hears how many are done."""
+    tasks = [Task(one.single(k), number, "", None) for number, one in enumerate(several) for k in range(one.number)]
+    members: list[list[Member]] = [[] for _ in several]
+    for done, (number, member) in enumerate(in_processes(_carry_out, tasks, jobs), start=1):
+        if member.verdict == "interrupted":
+            raise KeyboardInterrupt
+        members[number].append(member)
+        told(done)
+    return [one.ensemble(those) for one, those in zip(several, members, strict=True)]
 
 
 def _others(number: int, group: Group) -> list[Task]:

@@ -13,7 +13,7 @@ def half_width(values: Sequence[float]) -> float | None:
     size = len(values)
     if size < 2:
         return None
-    return _quantile(size - 1) * float(np.std(values, ddof=1)) / math.sqrt(size)
+    return quantile(size - 1) * float(np.std(values, ddof=1)) / math.sqrt(size)
 
 
 def welch_half_width(ours: Sequence[float], theirs: Sequence[float]) -> float | None:
@@ -24,10 +24,11 @@ def welch_half_width(ours: Sequence[float], theirs: Sequence[float]) -> float | 
     if own + other == 0:
         return 0.0
     degrees = (own + other) ** 2 / (own**2 / (len(ours) - 1) + other**2 / (len(theirs) - 1))
-    return _quantile(degrees) * math.sqrt(own + other)
+    return quantile(degrees) * math.sqrt(own + other)
 
 
-def _quantile(degrees: float) -> float:
+def quantile(degrees: float) -> float:
+    """So many standard errors reach as far as CONFIDENCE, to either side."""
     from scipy.special import stdtrit  # half a second that a single run can do without
 
     return float(stdtrit(degrees, (1 + CONFIDENCE) / 2))

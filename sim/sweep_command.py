@@ -130,7 +130,8 @@ class SweepCommand:
         points = {point.id for point, _ in self.rows}
         counts = {"were there": len(points) - self._simulated, "are the same as others": len(self.rows) - len(points)}
         asides = "".join(f"; {count:,} {words}" for words, count in counts.items() if count)
-        say(self.console, f"{self._simulated:,} points in {spent}{asides}: {self.results.folder}")
+        number = f"{self._simulated:,} point{'s' * (self._simulated != 1)}"
+        say(self.console, f"{number} in {spent}{asides}: {self.results.folder}")
         if plots:
             say(self.console, f"{len(plots)} plots: {self.out / 'plots'}")
         if report.ranked:

@@ -44,11 +44,18 @@ class Points:
         self.sweep = sweep
         self._base = sweep.scenario.parent
         self._content = {"name": default_name(sweep.scenario), **read(sweep.scenario)}
-        base = decode(Scenario, self._content, sweep.set, self._base, "set.")
+        base = self._checked(sweep)
         for path, value in sweep.set.items():
             assign(self._content, path, value)
         self.scenario = resolve(base).scenario
         self.replications = sweep.replications or base.replications
+
+    def _checked(self, sweep: Sweep) -> Scenario:
+        """Raises InputError with the file that is wrong: the scenario's, or the sweep's, which the caller knows."""
+        try:
+            return decode(Scenario, self._content, sweep.set, self._base, "set.")
+        except InputError as error:
+            raise error if str(error).startswith("set.") else InputError(f"{sweep.scenario}: {error}") from None
 
     def of(self, setting: Setting) -> list[Point]:
         """One for each replication."""

@@ -6,16 +6,16 @@ from collections import Counter
 from collections.abc import Sequence
 
 from rich.console import Console
-from rich.table import Table
 
 from sim.output import scenario_text
 from sim.published_table import number
+from sim.sheet import Sheet, print_sheet
 from sim.sweep_best import Estimate, best_first
 from sim.sweep_file import MaxGoodput
 from sim.sweep_points import Point, Points, label
 from sim.sweep_row import FINISHED, Row
 from sim.sweep_search import Ascent, Ascents, Search
-from sim.tables import new_table, say
+from sim.tables import say
 from sim.yaml_text import written
 
 MOST = 10  # settings that are printed; the data set has all
@@ -31,9 +31,7 @@ class Report:
 
     def print(self, console: Console) -> None:
         """The best settings and how sure they are, then what did not finish."""
-        say(console, f"{self.figure}, {self._words}")
-        if self.ranked:
-            console.print(self._table())
+        print_sheet(console, self._sheet())
         if self._points.replications == 1:
             say(console, "one replication does not tell chance from effect; replications: 5 does")
         for line in (*self._searches(), *self._unfinished()):
@@ -45,13 +43,10 @@ class Report:
         settings = f"the best {MOST} of {len(self.ranked)} settings" if len(self.ranked) > MOST else "best first"
         return f"{settings}, {number} replication{'s' * (number > 1)} each"
 
-    def _table(self) -> Table:
-        table = new_table()
-        for heading in ("setting", "mean", "95 %", "off the best", "95 %"):
-            table.add_column(heading, justify="left" if heading == "setting" else "right", no_wrap=True)
-        for one in self.ranked[:MOST]:
-            table.add_row(label(one.setting), *_cells(one.figure), *_off(one.behind))
-        return table
+    def _sheet(self) -> Sheet:
+        headings = ["setting", "mean", "95 %", "off the best", "95 %"]
+        rows = [[label(one.setting), *_cells(one.figure), *_off(one.behind)] for one in self.ranked[:MOST]]
+        return Sheet(f"{self.figure}, {self._words}", headings, rows)
 
     def _searches(self) -> list[str]:
         """Those that did not end with two rates close enough, and why."""
@@ -61,7 +56,10 @@ class Report:
     def _unfinished(self) -> list[str]:
         """How many points did not finish, by verdict and reason."""
         told = Counter((row["verdict"], row["reason"]) for _, row in self._rows if row["verdict"] != FINISHED)
-        lines = [f"{count} points {verdict}: {reason}" for (verdict, reason), count in told.most_common(MOST_REASONS)]
+        lines = [
+            f"{count} point{'s' * (count != 1)} {verdict}: {reason}"
+            for (verdict, reason), count in told.most_common(MOST_REASONS)
+        ]
         rest = len(told) - len(lines)
         return [*lines, *([f"and {rest} more reasons, see column reason"] if rest > 0 else [])]
 

@@ -98,7 +98,11 @@ def test_the_resolved_scenario_runs_to_the_same_tables(tmp_path: Path, policy: s
         assert (tmp_path / "first" / name).read_bytes() == (tmp_path / "again" / name).read_bytes(), name
 
 
-@pytest.mark.parametrize("scenario", sorted(Path("scenarios").glob("*.yaml")), ids=lambda path: path.stem)
+@pytest.mark.parametrize(
+    "scenario",
+    sorted([*Path("scenarios").glob("*.yaml"), *Path("scenarios").glob("published/*.yaml")]),
+    ids=lambda path: path.stem,
+)
 def test_every_resolved_scenario_loads_as_it_was(tmp_path: Path, scenario: Path) -> None:
     from sim.output import scenario_text
     from sim.world import resolve
@@ -177,7 +181,7 @@ def test_a_stalled_run_is_named_and_the_others_go_on(tmp_path: Path) -> None:
 def test_a_run_that_ends_out_of_memory_is_no_success(tmp_path: Path) -> None:
     sets = ["policy.kind=fcfs", "engine.encoder_cache_rows=unbounded", "simulation.out_of_memory=end_run"]
     options = [part for text in sets for part in ("--set", text)]
-    result = tandem("run", "scenarios/published_memory_stress.yaml", *options, "--no-plots", "--out", tmp_path)
+    result = tandem("run", "scenarios/published/memory_stress.yaml", *options, "--no-plots", "--out", tmp_path)
     assert result.exit_code == 3
     assert "out of memory" in result.output
     assert names(tmp_path) == FILES
@@ -220,7 +224,7 @@ def test_published_figures_stand_beside_the_simulated_ones(tmp_path: Path) -> No
     assert "not run: add --set policy.kind=fcfs,eager,footprint" in rows
 
 
-REUSE = "scenarios/published_reuse.yaml"
+REUSE = "scenarios/published/reuse.yaml"
 
 
 def test_the_scenarios_own_value_is_no_change(tmp_path: Path) -> None:
@@ -241,7 +245,7 @@ def test_what_only_the_files_own_values_set_is_no_aside(tmp_path: Path) -> None:
 def test_reasons_are_grouped_by_what_stands_before_their_advice(tmp_path: Path) -> None:
     sets = ["policy.kind=fcfs", "engine.encoder_cache_rows=unbounded"]
     options = [part for text in sets for part in ("--set", text)]
-    result = simulated(tmp_path, "scenarios/published_memory_stress.yaml", *options)
+    result = simulated(tmp_path, "scenarios/published/memory_stress.yaml", *options)
     (line,) = [line for line in result.output.splitlines() if "failed: request" in line]
     assert "out of memory: encoding " in line and "lower free_gpu_memory_fraction" in line
 

@@ -15,6 +15,7 @@ from typer.testing import CliRunner
 
 import cli
 from sim.compare import compare
+from sim.published_table import number
 from sim.ranks import kendall_tau
 from sim.recorded import read_live, read_run
 
@@ -69,8 +70,12 @@ def test_a_noisy_run_has_an_identical_twin_and_errors(base: Path) -> None:
         assert {name: figure[side] for name, figure in figures.items()} == pytest.approx(
             {name: summary[name] for name in figures}
         )
-    assert len(figures) == 4 * 4 + 1
+    assert len(figures) == 4 * 5 + 1 and "p95_itl_ms" in figures
     figure = figures["mean_e2el_ms"]
+    assert figure["error"] == pytest.approx(figure["simulated"] - figure["measured"])
+    page = (base / "live" / "fidelity.md").read_text()
+    assert f"| E2E mean (ms) | {number(figure['simulated'])} | {number(figure['measured'])} |" in page
+    assert f"| decode | {stages['decode']['iterations']:,} |" in page
     assert figure["error_percent"] == pytest.approx(100 * (figure["simulated"] / figure["measured"] - 1))
     assert figure["interval_percent"][0] <= figure["error_percent"] <= figure["interval_percent"][1]
     assert sorted(path.name for path in (base / "live" / "plots").iterdir()) == [

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from trace_format import by_lane, check, end, read, slice_at, start
 from typer.testing import CliRunner, Result
@@ -147,6 +147,7 @@ def test_requests_past_the_lanes_are_counted() -> None:
     assert len({event["tid"] for event in timeline.events() if event["ph"] == "X" and not event["pid"]}) == 64
 
 
+@settings(max_examples=100, deadline=None, derandomize=True)
 @given(st.lists(st.tuples(st.integers(0, 30), st.integers(1, 9)), max_size=30), st.integers(1, 5))
 def test_nobody_shares_a_lane_at_a_time(drawn: list[tuple[int, int]], most: int) -> None:
     intervals = sorted((begin, begin + size) for begin, size in drawn)

@@ -174,7 +174,7 @@ def test_labels_of_two_scenarios_carry_their_names(tmp_path: Path) -> None:
 
 
 def test_published_figures_stand_beside_the_simulated(tmp_path: Path) -> None:
-    scenario = "scenarios/published_bursty_c8.yaml"
+    scenario = "scenarios/published/bursty_c8.yaml"
     kinds = ("unbudgeted", "head_of_line")
     runs = [
         reported(written(tmp_path / kind, scenario, **{"policy.kind": kind, "workload.num_requests": 24}))

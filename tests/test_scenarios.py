@@ -12,7 +12,10 @@ from sim import Run, Scenario, run
 from sim.metrics import TTFT_PARTS
 
 SCENARIOS = Path(__file__).parent.parent / "scenarios"
-NAMES = sorted(path.stem for path in SCENARIOS.glob("*.yaml"))
+FILES = sorted([*SCENARIOS.glob("*.yaml"), *SCENARIOS.glob("published/*.yaml")])
+ALL = [path.relative_to(SCENARIOS).with_suffix("").as_posix() for path in FILES]
+OTHERS = ("_server", "_memory")  # of other engines, with limits and objectives of their own
+NAMES = [name for name in ALL if not name.endswith(OTHERS)]
 KINDS = [policy.model_fields["kind"].default for policy in POLICIES]
 LATENCIES = ("median_ttft_ms", "p90_ttft_ms", "p99_ttft_ms", "mean_tpot_ms", "p99_itl_ms")
 
@@ -27,23 +30,24 @@ def under(name: str, kind: str, *changes: tuple[str, object]) -> Run:
 
 
 def test_which_are_shipped() -> None:
-    light = {f"published_light_c{users}" for users in (1, 8, 32)}
+    light = {f"published/light_c{users}" for users in (1, 8, 32)}
     tables = light | {
-        f"published_{name}" for name in ("bursty_c8", "bursty_c32", "reuse", "memory_stress", "memory_rows")
+        f"published/{name}" for name in ("bursty_c8", "bursty_c32", "reuse", "memory_stress", "memory_rows")
     }
     others = {"bursty_images", "deadlock", "production_mix", "shared_prefix", "text_only", "trace_replay"}
     engines = {"disaggregated", "side_stream"}
     assert tables | others | engines <= set(NAMES)
+    assert {"published/vllm_server", "published/sglang_server"} == set(ALL) - set(NAMES)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", ALL)
 def test_opens_with_what_it_shows(name: str) -> None:
     text = (SCENARIOS / f"{name}.yaml").read_text()
     comment = text[: text.index("\nname: ")]
     assert all(line.startswith("#") for line in comment.splitlines())
     assert "# Look at: " in comment
     assert f"#   tandem run scenarios/{name}.yaml" in comment
-    assert Scenario.load(SCENARIOS / f"{name}.yaml").name == name
+    assert Scenario.load(SCENARIOS / f"{name}.yaml").name == Path(name).name
 
 
 @pytest.mark.parametrize("name", [name for name in NAMES if name != "deadlock"])
@@ -57,7 +61,7 @@ def test_runs_within_its_means(name: str) -> None:
     assert result.summary["slo_attainment"] > 0.25
     assert iterations["kv_blocks_used"].max() <= limits.num_kv_blocks
     assert iterations["encoder_rows_resident"].max() <= limits.encoder_cache_rows
-    if name != "published_memory_rows":  # whose engine has no other budget than its rows
+    if name != "published/memory_rows":  # whose engine has no other budget than its rows
         assert iterations["encoder_tokens"].max() <= limits.encoder_max_num_tokens
         assert iterations["num_items"].max() <= limits.encoder_max_num_items
     assert (iterations["num_prefill_tokens"] + iterations["num_decodes"]).max() <= limits.max_num_batched_tokens
@@ -66,14 +70,14 @@ def test_runs_within_its_means(name: str) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_hits_only_where_content_repeats(name: str) -> None:
-    shared = name in ("published_reuse", "shared_prefix", "trace_replay")
+    shared = name in ("published/reuse", "shared_prefix", "trace_replay")
     assert (simulated(name).summary["encoder_cache_hits"] > 0) == shared
 
 
-@pytest.mark.parametrize("name", [name for name in NAMES if name.startswith("published_")])
+@pytest.mark.parametrize("name", [name for name in NAMES if name.startswith("published/")])
 def test_published_figures_have_a_simulated_one_beside_them(name: str) -> None:
     published = simulated(name).scenario.published
-    source = "#46376" if name == "published_memory_rows" else "#16051"
+    source = "#46376" if name == "published/memory_rows" else "#16051"
     assert published is not None and source in published.source
     for figure in published.figures:
         assert figure.metric in simulated(name).summary
@@ -105,7 +109,7 @@ def test_bursty_images_trades_ttft_for_itl() -> None:
 
 
 def test_light_load_and_text_need_no_policy() -> None:
-    for name in (f"published_light_c{users}" for users in (1, 8, 32)):
+    for name in (f"published/light_c{users}" for users in (1, 8, 32)):
         before, after = under(name, "unbudgeted").summary, under(name, "head_of_line").summary
         for figure in ("request_throughput", "median_ttft_ms", "p99_ttft_ms", "mean_tpot_ms", "p99_tpot_ms"):
             assert after[figure] == pytest.approx(before[figure], rel=1e-3)
@@ -115,7 +119,7 @@ def test_light_load_and_text_need_no_policy() -> None:
 
 
 def test_reuse_saves_encoding() -> None:
-    cold, warm = under("published_reuse", "unbudgeted"), under("published_reuse", "head_of_line")
+    cold, warm = under("published/reuse", "unbudgeted"), under("published/reuse", "head_of_line")
     assert cold.summary["encoder_cache_hits"] == 0
     assert warm.summary["encoder_cache_hits"] == 3 * warm.summary["completed"]
     assert warm.summary["median_ttft_ms"] < cold.summary["median_ttft_ms"]
@@ -135,14 +139,14 @@ def test_a_shared_prefix_is_computed_once(kind: str) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_memory_stress_completes_within_a_budget(kind: str) -> None:
-    result = under("published_memory_stress", kind)
+    result = under("published/memory_stress", kind)
     assert (result.summary["completed"], result.allocation_failures) == (128, 0)
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
 def test_memory_rows_trap_less(seed: int) -> None:
     """The sign that was published; what is reserved hardly changes."""
-    figures = simulated("published_memory_rows", ("seed", seed)).summary
+    figures = simulated("published/memory_rows", ("seed", seed)).summary
     assert figures["rows_peak_inactive_split_bytes"] < figures["per_item_peak_inactive_split_bytes"]
     reserved = figures["rows_peak_reserved_bytes"] / figures["per_item_peak_reserved_bytes"]
     assert reserved == pytest.approx(1, abs=0.02)
@@ -150,7 +154,7 @@ def test_memory_rows_trap_less(seed: int) -> None:
 
 @pytest.mark.parametrize("kind", ["fcfs", "eager"])
 def test_memory_stress_runs_out_of_memory_without_a_budget(kind: str) -> None:
-    result = under("published_memory_stress", kind, ("engine.encoder_cache_rows", "unbounded"))
+    result = under("published/memory_stress", kind, ("engine.encoder_cache_rows", "unbounded"))
     assert result.allocation_failures > 0
     assert set(result.requests["status"]) == {"finished", "failed"}
     reasons = set(result.requests["reason"]) - {""}

@@ -93,7 +93,7 @@ def test_a_second_sweep_simulates_only_what_is_new(tmp_path: Path) -> None:
 def test_points_that_resolve_alike_are_one(tmp_path: Path) -> None:
     """A budget below the largest item is raised to it, so both values mean the same."""
     output = sweep(written(tmp_path, knobs={"engine.encoder_max_num_tokens": [1, 2]}), tmp_path)
-    assert "1 points in" in output
+    assert "1 point in" in output
     assert len(table(tmp_path)) == 1
 
 
@@ -118,7 +118,7 @@ def test_a_point_that_fails_is_a_row_with_its_reason(tmp_path: Path) -> None:
     assert failed["verdict"].item() == "invalid"
     assert failed["reason"].item().startswith("knobs.engine: max_num_batched_tokens (2048) must be at least")
     assert failed["completed"].isna().all()
-    assert "1 points invalid: knobs.engine: max_num_batched_tokens (2048)" in output
+    assert "1 point invalid: knobs.engine: max_num_batched_tokens (2048)" in output
     assert "best first" in output
 
 
@@ -201,7 +201,7 @@ def test_interrupted_after_any_point_it_goes_on(tmp_path: Path, monkeypatch: pyt
         result = tandem("sweep", file, "--out", tmp_path / "parts", "--jobs", "1")
     assert result.exit_code == (130 if kept < 4 else 0)
     assert len(content(tmp_path / "parts")) == kept
-    assert f"{4 - kept} points in" in sweep(file, tmp_path / "parts")
+    assert f"{4 - kept} point" in sweep(file, tmp_path / "parts")
     assert content(tmp_path / "parts") == content(tmp_path / "whole")
 
 

@@ -2,7 +2,7 @@
 
 import math
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sim.sweep_climb import Climb
@@ -35,6 +35,7 @@ def test_it_gives_up_where_no_rate_is_good() -> None:
     assert (climb.good, climb.close) == (None, False)
 
 
+@settings(max_examples=100, deadline=None, derandomize=True)
 @given(st.floats(0.01, 100), st.floats(0.01, 100), st.floats(0.001, 0.5))
 def test_the_knee_lies_between_good_and_bad(start: float, knee: float, tolerance: float) -> None:
     climb = Climb(start, tolerance, 60)
@@ -43,12 +44,14 @@ def test_the_knee_lies_between_good_and_bad(start: float, knee: float, tolerance
     assert climb.good <= knee < climb.bad <= climb.good * (1 + tolerance) * (1 + 1e-9)
 
 
+@settings(max_examples=100, deadline=None, derandomize=True)
 @given(st.floats(0.1, 10), st.floats(0.1, 10), st.integers(2, 15))
 def test_it_never_tries_more_often_than_it_may(start: float, knee: float, most: int) -> None:
     climb = Climb(start, 0.001, most)
     assert len(climbed(climb, knee)) <= most
 
 
+@settings(max_examples=100, deadline=None, derandomize=True)
 @given(st.floats(1, 4), st.floats(0.001, 0.5))
 def test_once_the_knee_lies_between_two_rates_it_knows_how_many_are_left(knee: float, tolerance: float) -> None:
     climb = Climb(1.0, tolerance, 60)

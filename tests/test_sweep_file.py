@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 import yaml
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sim.sweep_file import Sweep
@@ -28,6 +28,12 @@ def sweep(folder: Path, **content: Any) -> Path:
 
 def points(folder: Path, **content: Any) -> Points:
     return Points(Sweep.load(sweep(folder, **content)))
+
+
+def test_a_scenario_that_is_wrong_is_named(tmp_path: Path) -> None:
+    (tmp_path / "s.yaml").write_text(Path(SCENARIO).read_text().replace("num_kv_blocks", "num_kv_block"))
+    with pytest.raises(InputError, match=r"s.yaml: engine.num_kv_block: unknown key; nearest: num_kv_blocks"):
+        points(tmp_path, scenario="s.yaml")
 
 
 @pytest.mark.parametrize("search", ["grid", {"kind": "grid"}, "max_goodput", {"kind": "random", "settings": 3}])
@@ -110,6 +116,7 @@ def test_values_that_only_do_not_go_together_are_no_error(tmp_path: Path) -> Non
     assert asked[1].reason.startswith("knobs.engine: max_num_batched_tokens (2048) must be at least max_num_seqs")
 
 
+@settings(max_examples=100, deadline=None, derandomize=True)
 @given(st.floats(1e-3, 1e3), st.floats(1.01, 1e3), st.booleans(), st.booleans(), st.integers(0, 9))
 def test_draws_stay_in_their_range(least: float, factor: float, log: bool, whole: bool, seed: int) -> None:
     drawn = Range(min=least, max=least * factor, log=log, whole=whole).draw(np.random.default_rng(seed))

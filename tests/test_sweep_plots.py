@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sim.plot_sweep import _figures
@@ -78,6 +78,7 @@ def test_of_ranges_every_setting_is_a_point() -> None:
     ]
 
 
+@settings(max_examples=100, deadline=None, derandomize=True)
 @given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9)), min_size=1, max_size=30))
 def test_nobody_beats_a_point_on_the_front_and_somebody_all_others(points: list[tuple[int, int]]) -> None:
     cost, gain = np.array(points, float).T
