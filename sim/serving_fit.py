@@ -6,7 +6,6 @@ what of it is exposed in the scheduler's own loop. The GPU's times come from the
 
 from __future__ import annotations
 
-import itertools
 import math
 import re
 from collections.abc import Mapping, Sequence
@@ -32,19 +31,18 @@ Place = tuple[str, ...]  # of a cost, inside front_end
 
 FITTED = ((2, 16), (2, 128), (5, 32))  # images and users of the rows that are fitted to
 MOST = 4  # parameters
-START = {"exposed": 10.0, "": 60.0}  # ms, of what is exposed and of the rest, whatever was fitted before
+BOUNDS = {"exposed": (1.0, 60.0), "": (10.0, 200.0)}  # ms, of what is exposed and of the rest
 DRAWS = 4  # of each row: which of two stages is ahead turns on little, and a mean of draws does not jump
 # relative errors that weigh alike. TTFT is left out: it is E2E less the gaps, both of which are there
 TOLERANCES = {"request_throughput": 0.08, "mean_itl_ms": 0.25, "mean_e2el_ms": 0.08}
-GRID = (0.6, 1.0, 1.67)  # times each start: the best of all combinations is where the search begins
-EVALUATIONS = 120  # of the search
+GENERATIONS, POPULATION = 12, 6  # times the number of costs
 RECORD = FOLDER / "front_ends.json"
 METHOD = (
     f"least squares of log(simulated / measured) over tolerance, of {', '.join(TOLERANCES)} with tolerances "
     f"{', '.join(f'{value:g}' for value in TOLERANCES.values())}; where a row's runs spread, all of them grow by "
     "the factor by which half the spread, added in quadrature, makes that of the throughput grow; simulated: mean of "
-    f"{DRAWS} draws; Nelder and Mead on logarithms, from the best on a grid of "
-    f"{', '.join(f'{factor:g}' for factor in GRID)} times {START['']:g} ms, {START['exposed']:g} ms of what is exposed"
+    f"{DRAWS} draws; differential evolution on logarithms, from {BOUNDS[''][0]:g} to {BOUNDS[''][1]:g} ms, and from "
+    f"{BOUNDS['exposed'][0]:g} to {BOUNDS['exposed'][1]:g} ms of what is exposed"
 )
 
 
@@ -63,7 +61,7 @@ def is_fitted(row: ServingRow) -> bool:
 
 def fit(engine: str, rows: Sequence[ServingRow]) -> Fit:
     """Raises InputError where the rows to fit to are not among these, or the scenario names too many costs."""
-    from scipy.optimize import minimize  # half a second that only a fit needs
+    from scipy.optimize import differential_evolution  # half a second that only a fit needs
 
     chosen = [row for row in rows if row.engine == engine and is_fitted(row)]
     if not chosen:
@@ -78,11 +76,9 @@ def fit(engine: str, rows: Sequence[ServingRow]) -> Fit:
         changed = with_costs(front_end, dict(zip(paths, np.exp(logarithms).tolist(), strict=True)))
         return float(np.mean([_distance(row, one, changed) for row, one in zip(chosen, resolved, strict=True)]))
 
-    middle = np.log([START["exposed" if path[0] == "exposed" else ""] for path in paths])
-    begin = min((middle + np.log(factors) for factors in itertools.product(GRID, repeat=len(paths))), key=loss)
-    simplex = np.vstack([begin, begin + math.log(1.2) * np.eye(len(paths))])
-    options = {"initial_simplex": simplex, "maxfev": EVALUATIONS, "xatol": 5e-3, "fatol": 1e-3}
-    found = minimize(loss, begin, method="Nelder-Mead", options=options)
+    bounds = [np.log(BOUNDS["exposed" if path[0] == "exposed" else ""]).tolist() for path in paths]
+    options = {"maxiter": GENERATIONS, "popsize": POPULATION, "polish": False, "rng": 1}
+    found = differential_evolution(loss, bounds, **options)
     costs = {".".join(path): _rounded(value) for path, value in zip(paths, np.exp(found.x).tolist(), strict=True)}
     return Fit(engine, costs, float(found.fun), int(found.nfev))
 

@@ -104,7 +104,7 @@ def test_a_fit_finds_the_costs_that_made_the_rows(rows: list[ServingRow], monkey
     """Of rows that are simulated with known costs: those of the front end, which alone decide its rate, are found."""
     known = {("ms_per_megapixel",): 80.0, ("large", "ms_per_megapixel"): 110.0}
     monkeypatch.setattr(sim.serving_fit, "DRAWS", 1)
-    monkeypatch.setattr(sim.serving_fit, "GRID", (1.0,))
+    monkeypatch.setattr(sim.serving_fit, "GENERATIONS", 8)
     few = [
         row._replace(requests=24) for row in rows if row.engine == "vllm" and (row.images, row.concurrency) in FITTED
     ]
