@@ -14,7 +14,11 @@ import sim.serving_record
 from cli import app
 from sim import Scenario
 from sim.front_end import FrontEnd
-from sim.serving_fit import FITTED, Fit, costs_of, fit, is_fitted, with_costs, write_fits
+from sim.replications import Several
+from sim.resolve import resolve
+from sim.run import simulate_resolved
+from sim.serving_fit import Fit, costs_of, fit, is_fitted, with_costs
+from sim.serving_record import write_fits
 from sim.serving_rows import ServingRow, read_rows
 from sim.serving_scenario import FOLDER, scenario_of
 from sim.serving_stages import stages
@@ -105,9 +109,7 @@ def test_a_fit_finds_the_costs_that_made_the_rows(rows: list[ServingRow], monkey
     """Of rows that are simulated with known costs: those of the front end, which alone decide its rate, are found."""
     known = {("ms_per_megapixel",): 80.0, ("large", "ms_per_megapixel"): 110.0}
     monkeypatch.setattr(sim.serving_fit, "DRAWS", 1)
-    few = [
-        row._replace(requests=24) for row in rows if row.engine == "vllm" and (row.images, row.concurrency) in FITTED
-    ]
+    few = [row._replace(requests=24) for row in rows if row.engine == "vllm" and is_fitted(row)]
     front_end = with_costs(scenario_of(few[0]).front_end, known)
     made = [_simulated(row, front_end) for row in few]
     costs = fit("vllm", made).costs
@@ -116,9 +118,9 @@ def test_a_fit_finds_the_costs_that_made_the_rows(rows: list[ServingRow], monkey
 
 
 def _simulated(row: ServingRow, front_end: FrontEnd) -> ServingRow:
-    summary = sim.serving_fit.simulate_resolved(
-        sim.serving_fit.resolve(scenario_of(row).model_copy(update={"front_end": front_end}))
-    ).summary
+    """By the draw that the fit takes."""
+    resolved = resolve(scenario_of(row).model_copy(update={"front_end": front_end}))
+    summary = simulate_resolved(Several(resolved, 1, uncertain=True).single()).summary
     return row._replace(measured={name: summary[name] for name in row.measured}, spread=0.0)
 
 
