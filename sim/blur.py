@@ -63,8 +63,12 @@ class Blur:
 def check_spread(profile: Profile, name: str) -> Spread:
     """What the profile of this name leaves uncertain. Raises InputError where it does not say."""
     if profile.spread is None:
-        raise InputError(f"profile {name} states no spread to draw from; fit it again with `tandem fit`")
+        raise InputError(no_spread(name))
     return profile.spread
+
+
+def no_spread(name: str) -> str:
+    return f"profile {name} states no spread to draw from; fit it again with `tandem fit`"
 
 
 def _sigma(relative: float) -> float:

@@ -6,6 +6,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from sim.blur import no_spread
 from sim.ensemble_output import member_folder, remove_ensemble, remove_single
 from sim.files import usable, writing
 from sim.live_output import remove_live_files
@@ -58,7 +59,7 @@ class RunCommand:
         self.checked = [(variant, self.check(variant)) for variant in variants]
         if timeline is not None:
             _check_timelines(self.checked)
-        self.several = [self._several(resolved) for _, resolved in self.checked]
+        self.several = [self._several(variant, resolved) for variant, resolved in self.checked]
         self.base = usable(out) if out else Path("runs", self._name() + self.suffix)
         self.folders = [self.base / name for name in folder_names([variant.label for variant in variants])]
         if len(variants) == 1:
@@ -109,10 +110,12 @@ class RunCommand:
     def _labelled(self) -> list[tuple[str, Run]]:
         return [(variant.label or run.name, run) for variant, run in self.done]
 
-    def _several(self, resolved: Resolved) -> Several | None:
+    def _several(self, variant: Variant, resolved: Resolved) -> Several | None:
         """What to run of a variant; None: itself, once."""
         if self.uncertainty is None and resolved.scenario.replications == 1:
             return None
+        if self.uncertainty is not None and resolved.profile.spread is None:
+            raise InputError(f"{variant.file}: --uncertainty: {no_spread(resolved.scenario.profile)}")
         return Several(resolved, self.uncertainty or resolved.scenario.replications, self.uncertainty is not None)
 
     def _run(self, variant: Variant, resolved: Resolved, several: Several | None, folder: Path) -> None:

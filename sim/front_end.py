@@ -1,7 +1,7 @@
 """The front end: before a request is queued, its images are fetched, decoded and resized by a few CPU workers."""
 
 from collections.abc import Callable, Generator, Sequence
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
 import numpy as np
 import simpy
@@ -27,6 +27,9 @@ class Large(BaseModel):
     of: Literal["image", "request"]  # what is worked on at a time
     ms_per_megapixel: Milliseconds
 
+    def times(self, factor: float) -> "Large":
+        return self.model_copy(update={"ms_per_megapixel": self.ms_per_megapixel * factor})
+
 
 class PixelCost(BaseModel):
     """What the original pictures of a request cost."""
@@ -36,6 +39,12 @@ class PixelCost(BaseModel):
     ms_per_megapixel: Milliseconds = 0.0
     ms_per_image: Milliseconds = 0.0  # besides its pixels
     large: Large | None = None  # in place of ms_per_megapixel
+
+    def times(self, factor: float) -> Self:
+        """All costs that much higher."""
+        own = {name: getattr(self, name) * factor for name in type(self).model_fields if name.startswith("ms_per_")}
+        parts = {name: part.times(factor) for name in ("large", "exposed") if (part := getattr(self, name, None))}
+        return self.model_copy(update=own | parts)
 
     def of_items(self, items: Sequence[MultimodalItem]) -> float:
         """Nanoseconds."""
@@ -52,6 +61,7 @@ class PixelCost(BaseModel):
 
 
 NOTHING = PixelCost()
+STREAM = 1  # sets the front end's draws apart from others of the same number
 
 
 class FrontEnd(PixelCost):
@@ -60,6 +70,7 @@ class FrontEnd(PixelCost):
     workers: Annotated[int, Field(ge=1, le=100_000)] = 1
     ms_per_request: Milliseconds = 0.0  # for every request, text alone included
     event_loop: bool = False  # its one thread also hands tokens over, and only when it is done with all who wait
+    spread: Annotated[float, Field(ge=0, le=1)] = 0.0  # relative standard deviation by which all costs may be off
     exposed: PixelCost = NOTHING  # what is left to the engine's own loop: paid as it takes a request in
 
     @model_validator(mode="after")
@@ -67,6 +78,12 @@ class FrontEnd(PixelCost):
         if self.event_loop and self.workers > 1:
             raise ValueError(f"an event_loop is one thread: workers is {self.workers}")
         return self
+
+    def drawn(self, number: int | None) -> "FrontEnd":
+        """With costs that are off by a draw of this number, alike for all scenarios; None draws nothing."""
+        if number is None or not self.spread:
+            return self
+        return self.times(float(np.exp(self.spread * np.random.default_rng([number, STREAM]).standard_normal())))
 
     def nanoseconds(self, request: ServedRequest) -> int:
         """What preparing this request takes one worker."""

@@ -12,7 +12,8 @@ from sim.profiles import REPOSITORY
 from sim.progress import ProgressBar
 from sim.published_page import Scene, claims_sheet, page
 from sim.published_scenes import run_scenes
-from sim.serving_fit import Fit, fit, write_fits
+from sim.serving_fit import Fit, fit
+from sim.serving_record import write_fits
 from sim.serving_rows import ServingRow, read_rows
 from sim.serving_scenario import FOLDER, SUFFIX
 from sim.serving_stages import explained

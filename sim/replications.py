@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -72,35 +73,31 @@ def complete(groups: Sequence[Group], jobs: int | None, *, each: float) -> None:
     """
     tasks = [task for number in range(len(groups)) for task in _others(number, groups[number])]
     done = [[Member.of(group.first)] for group in groups]
-    with ProgressBar("further runs", len(tasks)) as progress:
-        try:
-            for count, (number, member) in enumerate(
-                in_processes(_carry_out, tasks, jobs, expected=each * len(tasks)), start=1
-            ):
-                if member.verdict == "interrupted":
-                    break
-                done[number].append(member)
-                progress(count)
-        except KeyboardInterrupt:
-            pass
+    with ProgressBar("further runs", len(tasks)) as progress, suppress(KeyboardInterrupt):
+        _gather(tasks, done, progress, jobs, expected=each * len(tasks))
     for group, members in zip(groups, done, strict=True):
         group.first.stand_for(group.several.ensemble(members))
         if group.folder is not None:
             write_ensemble(group.first, group.several.resolved.scenario, group.label, group.folder)
 
 
-def ensembles(
-    several: Sequence[Several], jobs: int | None = None, told: Callable[[int], None] = lambda _: None
-) -> list[Ensemble]:
+def ensembles(several: Sequence[Several], jobs: int | None = None, told: Progress = lambda _: None) -> list[Ensemble]:
     """All runs of all of them, without files; `told` hears how many are done."""
     tasks = [Task(one.single(k), number, "", None) for number, one in enumerate(several) for k in range(one.number)]
-    members: list[list[Member]] = [[] for _ in several]
-    for done, (number, member) in enumerate(in_processes(_carry_out, tasks, jobs), start=1):
+    done: list[list[Member]] = [[] for _ in several]
+    _gather(tasks, done, told, jobs)
+    return [one.ensemble(members) for one, members in zip(several, done, strict=True)]
+
+
+def _gather(
+    tasks: Sequence[Task], done: Sequence[list[Member]], told: Progress, jobs: int | None, **expected: float
+) -> None:
+    """Put what is kept of each run to those of its group, as it is done. Raises KeyboardInterrupt."""
+    for count, (number, member) in enumerate(in_processes(_carry_out, tasks, jobs, **expected), start=1):
         if member.verdict == "interrupted":
             raise KeyboardInterrupt
-        members[number].append(member)
-        told(done)
-    return [one.ensemble(those) for one, those in zip(several, members, strict=True)]
+        done[number].append(member)
+        told(count)
 
 
 def _others(number: int, group: Group) -> list[Task]:

@@ -45,10 +45,6 @@ class Setting(NamedTuple):
     values: Values
     claims: list[Claim]
 
-    @property
-    def num_agreeing(self) -> int:
-        return sum(claim.agrees is True for claim in self.claims)
-
 
 def settings(unstated: Sequence[Unstated]) -> list[Values]:
     """All combinations, the first knob varying slowest."""

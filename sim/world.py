@@ -61,7 +61,8 @@ class World:
         self.env = self._environment()
         self.server = self._server()
         kind = EventLoop if scenario.front_end.event_loop else Preparation
-        self.front_end: EventLoop | Preparation = kind(self.env, scenario.front_end, self.server.deliver)
+        front_end = scenario.front_end.drawn(scenario.simulation.draw)
+        self.front_end: EventLoop | Preparation = kind(self.env, front_end, self.server.deliver)
         self._timeout = round((scenario.clients.timeout or 0) * 1e9)
         self._start_clients()
 

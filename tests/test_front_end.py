@@ -123,3 +123,19 @@ def test_times_follow_one_another_on_both_paths(seed: int, arrivals: dict[str, A
     assert abs(table[list(TTFT_PARTS)].sum(axis=1) - table["ttft"]).max() < 1e-9
     assert quick.itl.sum() == pytest.approx((table["e2el"] - table["ttft"]).sum())
     assert len(quick.itl) == (table["output_tokens"] - 1).sum() and (quick.itl >= 0).all()
+
+
+def test_a_draw_takes_all_costs_off_by_one_factor() -> None:
+    large = {"above_megapixels": 1, "of": "image", "ms_per_megapixel": 4}
+    exposed = {"ms_per_megapixel": 6, "ms_per_image": 8, "large": large}
+    plain = FrontEnd.model_validate({"ms_per_megapixel": 2, "ms_per_request": 10, "large": large, "exposed": exposed})
+    assert plain.drawn(3) is plain and plain.model_copy(update={"spread": 0.1}).drawn(None).ms_per_megapixel == 2
+    drawn = [plain.model_copy(update={"spread": 0.1}).drawn(number) for number in range(200)]
+    factors = np.array([front_end.ms_per_megapixel / 2 for front_end in drawn])
+    assert np.std(np.log(factors)) == pytest.approx(0.1, rel=0.15)
+    assert drawn[0] == plain.model_copy(update={"spread": 0.1}).drawn(0)
+    for front_end, factor in zip(drawn[:5], factors, strict=False):
+        costs = (front_end.ms_per_request, front_end.exposed.ms_per_megapixel, front_end.exposed.ms_per_image)
+        assert costs == pytest.approx((10 * factor, 6 * factor, 8 * factor))
+        assert front_end.large is not None and front_end.large.ms_per_megapixel == pytest.approx(4 * factor)
+        assert front_end.exposed.large is not None and front_end.exposed.large.above_megapixels == 1

@@ -10,10 +10,15 @@ from typer.testing import CliRunner
 
 import sim.published_command
 import sim.serving_fit
+import sim.serving_record
 from cli import app
 from sim import Scenario
 from sim.front_end import FrontEnd
-from sim.serving_fit import FITTED, Fit, costs_of, fit, is_fitted, with_costs, write_fits
+from sim.replications import Several
+from sim.resolve import resolve
+from sim.run import simulate_resolved
+from sim.serving_fit import Fit, costs_of, fit, is_fitted, with_costs
+from sim.serving_record import write_fits
 from sim.serving_rows import ServingRow, read_rows
 from sim.serving_scenario import FOLDER, scenario_of
 from sim.serving_stages import stages
@@ -104,10 +109,7 @@ def test_a_fit_finds_the_costs_that_made_the_rows(rows: list[ServingRow], monkey
     """Of rows that are simulated with known costs: those of the front end, which alone decide its rate, are found."""
     known = {("ms_per_megapixel",): 80.0, ("large", "ms_per_megapixel"): 110.0}
     monkeypatch.setattr(sim.serving_fit, "DRAWS", 1)
-    monkeypatch.setattr(sim.serving_fit, "GRID", (1.0,))
-    few = [
-        row._replace(requests=24) for row in rows if row.engine == "vllm" and (row.images, row.concurrency) in FITTED
-    ]
+    few = [row._replace(requests=24) for row in rows if row.engine == "vllm" and is_fitted(row)]
     front_end = with_costs(scenario_of(few[0]).front_end, known)
     made = [_simulated(row, front_end) for row in few]
     costs = fit("vllm", made).costs
@@ -116,9 +118,9 @@ def test_a_fit_finds_the_costs_that_made_the_rows(rows: list[ServingRow], monkey
 
 
 def _simulated(row: ServingRow, front_end: FrontEnd) -> ServingRow:
-    summary = sim.serving_fit.simulate_resolved(
-        sim.serving_fit.resolve(scenario_of(row).model_copy(update={"front_end": front_end}))
-    ).summary
+    """By the draw that the fit takes."""
+    resolved = resolve(scenario_of(row).model_copy(update={"front_end": front_end}))
+    summary = simulate_resolved(Several(resolved, 1, uncertain=True).single()).summary
     return row._replace(measured={name: summary[name] for name in row.measured}, spread=0.0)
 
 
@@ -130,10 +132,10 @@ def test_rows_to_fit_to_must_be_there(rows: list[ServingRow]) -> None:
 def test_a_fit_is_written_into_the_engines_scenario(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     copy = tmp_path / "vllm_server.yaml"
     shutil.copy(FOLDER / "vllm_server.yaml", copy)
-    monkeypatch.setattr(sim.serving_fit, "engine_file", lambda engine: tmp_path / f"{engine}_server.yaml")
-    monkeypatch.setattr(sim.serving_fit, "RECORD", tmp_path / "front_ends.json")
+    monkeypatch.setattr(sim.serving_record, "engine_file", lambda engine: tmp_path / f"{engine}_server.yaml")
+    monkeypatch.setattr(sim.serving_record, "RECORD", tmp_path / "front_ends.json")
     before = copy.read_text().splitlines()
-    write_fits([Fit("vllm", {"ms_per_megapixel": 12.5, "large.ms_per_megapixel": 99.0}, 0.1, 7)], ROWS)
+    write_fits([Fit("vllm", {"ms_per_megapixel": 12.5, "large.ms_per_megapixel": 99.0}, 0.1)], ROWS)
     front_end = Scenario.load(copy).front_end
     assert front_end.ms_per_megapixel == 12.5 and front_end.large is not None
     assert front_end.large.ms_per_megapixel == 99 and front_end.large.above_megapixels == 2.796

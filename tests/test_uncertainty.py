@@ -133,3 +133,7 @@ def test_a_profile_without_spread_has_nothing_to_draw(tmp_path: Path) -> None:
         run(TIGHT, changes, uncertainty=2)
     with pytest.raises(InputError, match="states no spread"):
         resolve(Scenario.load(TIGHT, changes | {"simulation.draw": 0}))
+    options = ["--set", f"profile={tmp_path / 'bare.json'}", "--uncertainty", "3", "--out", str(tmp_path / "out")]
+    result = CliRunner().invoke(app, ["run", TIGHT, *options])
+    assert result.exit_code == 2 and result.stderr.startswith(f"error: {TIGHT}: --uncertainty: profile ")
+    assert not (tmp_path / "out").exists()
