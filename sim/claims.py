@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from sim.ensemble import Ensemble
-from sim.published import METRICS, Published, PublishedFigure
+from sim.published import Published, PublishedFigure
 from sim.student import quantile
 
 ByPolicy = Mapping[str, Ensemble]
@@ -49,18 +49,15 @@ def claims(published: Published, by_policy: ByPolicy) -> list[Claim]:
 
 
 def kinds(published: Published) -> list[str]:
-    """The policies to simulate: those of the figures of which a simulation has some."""
-    figures = [figure for figure in published.figures if figure.metric in METRICS]
-    return list(dict.fromkeys(kind for f in figures for kind in (f.against, f.policy) if kind is not None))
+    """The policies to simulate."""
+    return list(dict.fromkeys(kind for f in published.figures for kind in (f.against, f.policy) if kind is not None))
 
 
 def _claim(figure: PublishedFigure, by_policy: ByPolicy, repetitions: int) -> Claim:
-    if figure.metric not in METRICS:
-        return Claim(figure, [], None)
     after = by_policy[figure.policy].figures.get(figure.metric, [])
-    if figure.against is None:
+    if figure.value is not None:
         return Claim(figure, after, _half_width(after, repetitions))
-    before = by_policy[figure.against].figures.get(figure.metric, [])
+    before = by_policy[figure.against or figure.policy].figures.get(figure.against_metric or figure.metric, [])
     changes = [100 * (new / old - 1) for old, new in zip(before, after, strict=False) if old]
     return Claim(figure, changes, _half_width(changes, repetitions))
 

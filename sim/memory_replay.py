@@ -59,7 +59,7 @@ class MemorySizes:
         return cls(
             device=ledger.device_bytes,
             weights=ledger.weight_bytes,
-            kv=limits.num_kv_blocks * limits.block_size * model.kv_bytes_per_token,
+            kv=limits.num_kv_blocks * limits.block_size * model.kv_bytes_per_rank(profile.source.gpus),
             encoder_token=ledger.encoder_token_bytes,
             row=model.embedding_row_bytes,
             num_rows=max(budget, most_rows(events)),

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from policies.units import in_bytes
 from sim.claims import Claim
+from sim.memory_replay import MEMORY_METRICS
 from sim.policy_text import wrapped
 from sim.profiles import REPOSITORY
 from sim.published import Published
@@ -38,7 +39,7 @@ def claims_sheet(scenes: Sequence[Scene], title: str) -> Sheet:
 
 def _cells(claim: Claim) -> list[str]:
     figure = claim.figure
-    of = f"`{figure.policy}`" if figure.against is None else "change"
+    of = f"`{figure.policy}`" if figure.value is not None else "change"
     told = figure.change_words or _written(claim, claim.published or 0.0)
     metric = f"`{figure.metric}`"
     if not claim.simulated:
@@ -47,7 +48,7 @@ def _cells(claim: Claim) -> list[str]:
 
 
 def _written(claim: Claim, value: float) -> str:
-    if claim.figure.against is not None:
+    if claim.figure.value is None:
         return percent(value)
     return in_bytes(round(value)) if claim.figure.metric.endswith("_bytes") else number(value)
 
@@ -92,7 +93,7 @@ def _values(values: Sequence[Any]) -> str:
 
 def page(predictions: Sequence[Prediction], scenes: Sequence[Scene]) -> str:
     """The whole of it, in Markdown."""
-    memory = [scene for scene in scenes if not any(claim.simulated for claim in scene.claims)]
+    memory = [scene for scene in scenes if all(claim.figure.metric in MEMORY_METRICS for claim in scene.claims)]
     scenes = [scene for scene in scenes if scene not in memory]
     parts = ["# Published results", _text("introduction"), "## A real server", _text("server")]
     for engine in dict.fromkeys(p.row.engine for p in predictions):
