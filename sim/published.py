@@ -31,7 +31,7 @@ METRICS = (
 
 def _metric(value: str) -> str:
     if value not in METRICS:
-        raise InputError(f"unknown metric {value!r}{nearest(value, METRICS)}")
+        raise InputError(f"unknown metric {value!r}{nearest(value, [*METRICS])}")
     return value
 
 
