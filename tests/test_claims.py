@@ -49,13 +49,26 @@ def test_words_agree_within_what_they_come_to(change: float, agrees: bool) -> No
     assert claim.agrees is agrees
 
 
-def test_what_is_not_simulated_neither_agrees_nor_needs_a_run() -> None:
-    figure = {"metric": "peak_reserved_bytes", "value": 2**30, "policy": "hf_rows"}
-    assert kinds(published(figure)) == []
-    (claim,) = claims(published(figure), {})
+def test_what_is_not_simulated_does_not_agree_either() -> None:
+    figure = {"metric": "rows_peak_reserved_bytes", "value": 2**30, "policy": "hf_rows"}
+    (claim,) = claims(
+        published(figure), {"hf_rows": ensemble(1, 2)}
+    )  # without `measure.allocator` there is no such figure
     assert claim.agrees is None
     sheet = claims_sheet([Scene("x", published(figure), [claim])], "")
-    assert sheet.rows == [["`x`", "`peak_reserved_bytes`", "`hf_rows`", "", "1 GiB", "not simulated", "-", "-"]]
+    assert sheet.rows == [["`x`", "`rows_peak_reserved_bytes`", "`hf_rows`", "", "1 GiB", "not simulated", "-", "-"]]
+
+
+def test_a_change_may_be_between_two_figures_of_one_run() -> None:
+    names = ("per_item_device_allocations", "rows_device_allocations")
+    both = [dict(zip(names, pair, strict=True)) for pair in ((200, 50), (100, 30))]
+    members = [Member(seed, "finished", 0, summary, {}, None) for seed, summary in enumerate(both)]
+    figure = {"metric": names[1], "against_metric": names[0], "change_percent": -71, "policy": "hf_rows"}
+    assert kinds(published(figure)) == ["hf_rows"]
+    (claim,) = claims(published(figure), {"hf_rows": Replications(members, 2)})
+    assert claim.simulated == pytest.approx([-75, -70]) and claim.agrees
+    (row,) = claims_sheet([Scene("x", published(figure), [claim])], "").rows
+    assert row[2] == "change" and row[4:6] == ["-71.0 %", "-72.5 %"]
 
 
 KNOBS = [
