@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 
 import numpy as np
@@ -37,24 +38,34 @@ class Beyond:
         (self._least_chunk, self._most_chunk), self._most_cached = timed.chunk, timed.cached[1]
         self._few, self._many = timed.decodes
         self._least_context, self._most_context = timed.context_per_decode
+        self._contexts: dict[int, tuple[float, float]] = {0: (0, 0)}  # summed ones inside, by the number of decodes
 
     def iteration(self, calls: Pairs, chunks: Pairs, num_decodes: int, context_tokens: int) -> None:
         """One that encodes or prefills: calls as sum and sum of squares of frames, chunks with what is cached.
 
         As quickly as can be told: the loop waits for it.
         """
-        if len(chunks) == 1:
+        if len(chunks) == 1 and not calls:
             ((prefilled, cached),) = chunks
-        else:
-            prefilled, cached = sum(chunk for chunk, _ in chunks), max((before for _, before in chunks), default=0)
-        inside = cached <= self._most_cached and (not calls or self._encoding_inside(calls))
-        if prefilled and not self._least_chunk <= prefilled <= self._most_chunk:
-            inside = False
-        if num_decodes and inside:
-            least, most = self._least_context * num_decodes, self._most_context * num_decodes
-            inside = self._few <= num_decodes <= self._many and least <= context_tokens <= most
-        if not inside:
+            least, most = self._contexts.get(num_decodes) or self._of_decodes(num_decodes)
+            inside = self._least_chunk <= prefilled <= self._most_chunk and cached <= self._most_cached
+            if inside and least <= context_tokens <= most:
+                return
+        if not self._inside(calls, chunks, num_decodes, context_tokens):
             self._count(calls, chunks, num_decodes, context_tokens)
+
+    def _inside(self, calls: Pairs, chunks: Pairs, num_decodes: int, context_tokens: int) -> bool:
+        prefilled, cached = sum(chunk for chunk, _ in chunks), max((before for _, before in chunks), default=0)
+        if cached > self._most_cached or (prefilled and not self._least_chunk <= prefilled <= self._most_chunk):
+            return False
+        least, most = self._contexts.get(num_decodes) or self._of_decodes(num_decodes)
+        return (not num_decodes or least <= context_tokens <= most) and self._encoding_inside(calls)
+
+    def _of_decodes(self, num_decodes: int) -> tuple[float, float]:
+        """Between which contexts of so many decodes sum to something inside; between none if they are too many."""
+        least, most = self._least_context * num_decodes, self._most_context * num_decodes
+        span = (least, most) if self._few <= num_decodes <= self._many else (math.inf, 0.0)
+        return self._contexts.setdefault(num_decodes, span)
 
     def _encoding_inside(self, calls: Pairs) -> bool:
         for tokens, squares in calls:

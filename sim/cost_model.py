@@ -18,15 +18,6 @@ def _quanta(nanoseconds: float) -> int:
     return round(nanoseconds * QUANTUM)
 
 
-def _quanta_before(num_decodes: int, context_tokens: int, fixed: int, context: int) -> int:
-    """What iterations of so many decodes would have taken until their contexts summed to so much.
-
-    An iteration takes `fixed + context * context_tokens` more, and adds `num_decodes` tokens. Time passes in whole
-    nanoseconds of this sum, which makes any number of iterations as easy to add up as one.
-    """
-    return context_tokens * (2 * fixed + context * (context_tokens - num_decodes)) // (2 * num_decodes)
-
-
 @dataclass(frozen=True, slots=True)
 class CostModel:
     """The formula with its coefficients in nanoseconds; the letters are those of the profile."""
@@ -90,7 +81,7 @@ class CostModel:
     def compute(self, prefill: Sequence[tuple[int, int]], num_decodes: int, context_tokens: int) -> int:
         """The language model over prefill chunks (tokens, tokens already cached) and decodes (summed context)."""
         if not prefill:
-            return self._decodes_alone(num_decodes, context_tokens) if num_decodes else 0
+            return self.decodes_alone(num_decodes, context_tokens) if num_decodes else 0
         tokens = double_pairs = 0
         for chunk, cached in prefill:
             tokens += chunk
@@ -120,14 +111,21 @@ class CostModel:
         `host + compute([], num_decodes, context_tokens + k * num_decodes)` for k = 0, 1, ... With it, their sum.
         """
         context, fixed = self._context_quanta, self._decodes.get(num_decodes) or self._decode(num_decodes)
-        rest = _quanta_before(num_decodes, context_tokens, fixed, context) % QUANTUM
-        first = fixed + context * context_tokens + (self.host << SHIFT)
-        return run_until(horizon, n, first, context * num_decodes, rest)
+        first = fixed + context * context_tokens
+        before = context_tokens * (fixed + first - context * num_decodes) // (2 * num_decodes)
+        return run_until(horizon, n, first + (self.host << SHIFT), context * num_decodes, before % QUANTUM)
 
-    def _decodes_alone(self, num_decodes: int, context_tokens: int) -> int:
+    def decodes_alone(self, num_decodes: int, context_tokens: int) -> int:
+        """One iteration of at least one decode and nothing else, in whole nanoseconds.
+
+        Time passes in whole nanoseconds of a sum, which makes any number of iterations as easy to add up as one: of all
+        that iterations of so many decodes would have taken until their contexts summed to so much, `before`. Each takes
+        `fixed + context * context_tokens` more of it, and adds `num_decodes` tokens.
+        """
         context, fixed = self._context_quanta, self._decodes.get(num_decodes) or self._decode(num_decodes)
-        rest = _quanta_before(num_decodes, context_tokens, fixed, context) % QUANTUM
-        return rest + fixed + context * context_tokens >> SHIFT
+        first = fixed + context * context_tokens
+        before = context_tokens * (fixed + first - context * num_decodes) // (2 * num_decodes)
+        return before % QUANTUM + first >> SHIFT
 
     def _table_encode(self, table: EncodeTable, tokens: int, squares: int) -> float:
         """Frames of several sizes are priced as so many of their mean size, each token's own."""

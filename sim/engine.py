@@ -46,6 +46,7 @@ class Engine:
         self.fast_path = fast_path
         self.end_when_out_of_memory = end_when_out_of_memory
         self._builder_type = builder_type(state)
+        self._schedule = policy.schedule
         self._told = False  # of something that takes effect at the next draft
         self._owed = 0  # ns of the loop's own work on what it took in, not paid yet
         self._arrived: list[ServedRequest] = []
@@ -78,7 +79,7 @@ class Engine:
     def draft(self, start: int) -> IterationPlan:
         """The plan of the iteration that would begin now, as the policy has it; changes nothing."""
         self._builder = builder = self._builder_type(self.state, start)
-        self.policy.schedule(builder)
+        self._schedule(builder)
         return builder.plan
 
     def _wake(self) -> None:

@@ -49,8 +49,8 @@ class SimulatedBackend:
             return self._mixed(plan)
         cost = self.cost
         if max_iterations == 1:
-            compute = cost.compute((), plan.num_decodes, plan.context_tokens)
-            return Outcome(cost.host, 0, compute, cost.host + compute)
+            compute = cost.decodes_alone(plan.num_decodes, plan.context_tokens)
+            return _outcome((cost.host, 0, compute, cost.host + compute, None, (), ""))
         run, total = cost.decode_run(plan.num_decodes, plan.context_tokens, max_iterations, horizon)
         return _outcome((cost.host, 0, (run.rest + run.first >> SHIFT) - cost.host, total, run, (), ""))
 
