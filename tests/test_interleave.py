@@ -12,6 +12,7 @@ import torch
 from typer.testing import CliRunner
 
 from cli import app
+from executor.calibrate_batches import Stopwatch
 from executor.calibrate_plans import shapes_of
 from executor.calibrate_shapes import STAGES, Shape
 from executor.interleave import RECENT, Interleaved
@@ -125,3 +126,26 @@ def test_a_folder_holds_the_timings_of_its_own_run(tmp_path: Path) -> None:
 def test_time_off_the_clock_needs_a_clock_that_can_be_stopped(options: dict[str, Any]) -> None:
     with pytest.raises(InputError, match="calibrate_every"):
         Options(calibrate_every=1, **options)
+
+
+def test_the_run_finds_its_own_shape_in_the_caches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After whatever was timed, what the run did last runs again, unrecorded."""
+    ran: list[tuple[str, Shape]] = []
+    launch, time = TorchBackend.launch, Stopwatch.time
+
+    def launched(self: TorchBackend, plan: IterationPlan, *arguments: int) -> Any:
+        ran.extend(("live", shape) for shape in shapes_of(plan))
+        return launch(self, plan, *arguments)
+
+    def timed(self: Stopwatch, shape: Shape) -> int:
+        ran.append(("timed", shape))
+        return time(self, shape)
+
+    monkeypatch.setattr(TorchBackend, "launch", launched)
+    monkeypatch.setattr(Stopwatch, "time", timed)
+    live = run(tmp_path, clock="thread_time", calibrate_every=3)
+    again = [place for place, (how, _) in enumerate(ran) if how == "timed"][1::2]
+    assert len(again) > 5
+    for place in again:
+        assert [how for how, _ in ran[place - 2 : place]] == ["live", "timed"] and ran[place][1] == ran[place - 2][1]
+    assert len(interleaved(live).calibration("x", "thread_time", False).rows) <= len(again)
