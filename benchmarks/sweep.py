@@ -1,11 +1,13 @@
 """Speed of `tandem sweep`: 200 points of 2,000 requests on one process, on two, and on a local Dask cluster of two.
 
-`python benchmarks/sweep.py [--repeat N]`; the whole command is timed, start-up and plots included, one JSON line a way.
+`python benchmarks/sweep.py [--repeat N]`, one JSON line a way: seconds of the whole command, with 2 s of imports and
+1.5 s of plots, and of its points as the command itself prints them, with the start of its processes; ratios of both.
 """
 
 import argparse
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -14,7 +16,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from statistics import median
-from typing import Any
+from typing import Any, NamedTuple
 
 ROOT = Path(__file__).resolve().parent.parent
 BIN = Path(sys.executable).parent
@@ -33,12 +35,13 @@ POINTS = 200
 
 @contextmanager
 def cluster(workers: int) -> Iterator[str]:
-    """A scheduler and workers as `dask` starts them, each a process of one thread."""
+    """A scheduler and workers as `dask` starts them, each a process of one thread; its profiler would take a tenth."""
     address = "tcp://127.0.0.1:8799"
     scheduler = [str(BIN / "dask"), "scheduler", "--port", "8799", "--no-dashboard"]
     worker = [str(BIN / "dask"), "worker", address, "--nworkers", str(workers), "--nthreads", "1", "--no-dashboard"]
     with tempfile.TemporaryDirectory() as folder, (Path(folder) / "log").open("w") as log:
-        options: dict[str, Any] = {"stdout": log, "stderr": log, "cwd": folder}
+        environment = os.environ | {"DASK_DISTRIBUTED__WORKER__PROFILE__ENABLED": "False"}
+        options: dict[str, Any] = {"stdout": log, "stderr": log, "cwd": folder, "env": environment}
         started = [subprocess.Popen(command, **options) for command in (scheduler, worker)]
         try:
             from distributed import Client
@@ -52,18 +55,27 @@ def cluster(workers: int) -> Iterator[str]:
                 process.wait()
 
 
-def sweep(file: Path, *options: str) -> float:
-    """Seconds that the command takes for all points."""
+class Seconds(NamedTuple):
+    """That one sweep took."""
+
+    command: float
+    points: float
+
+
+def sweep(file: Path, *options: str) -> Seconds:
+    """All points anew."""
     with tempfile.TemporaryDirectory() as out:
         command = [str(BIN / "tandem"), "sweep", str(file), "--out", out, *options]
         start = time.perf_counter()
-        subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+        told = subprocess.run(command, check=True, capture_output=True, text=True).stdout
         elapsed = time.perf_counter() - start
         assert len(list((Path(out) / "results").glob("*.parquet"))) == POINTS
-    return elapsed
+    found = re.search(rf"{POINTS} points in ([\d.]+) s on ", told)
+    assert found, told
+    return Seconds(elapsed, float(found[1]))
 
 
-def measure(file: Path) -> dict[str, float]:
+def measure(file: Path) -> dict[str, Seconds]:
     """One of each, one after the other, so that all of them see the same machine."""
     one, two = sweep(file, "--jobs", "1"), sweep(file, "--jobs", "2")
     with cluster(2) as address:
@@ -80,9 +92,14 @@ def main() -> None:
         file.write_text(json.dumps(SWEEP))
         rounds = [measure(file) for _ in range(repeat)]
     for way in rounds[0]:
-        ratios = {f"against {other}": round(median(r[other] / r[way] for r in rounds), 2) for other in rounds[0]}
-        seconds = [round(r[way], 1) for r in rounds]
-        print(json.dumps({"way": way, "points": POINTS, "seconds": seconds, **ratios, "load": os.getloadavg()[0]}))
+        told: dict[str, Any] = {"way": way, "points": POINTS}
+        for part in Seconds._fields:
+            times = [{name: getattr(seconds, part) for name, seconds in one.items()} for one in rounds]
+            told[f"seconds of {part}"] = [round(one[way], 1) for one in times]
+            told |= {
+                f"{part} against {name}": round(median(one[name] / one[way] for one in times), 2) for name in times[0]
+            }
+        print(json.dumps({**told, "load": os.getloadavg()[0]}))
 
 
 if __name__ == "__main__":
