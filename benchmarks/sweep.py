@@ -38,11 +38,11 @@ def cluster(workers: int) -> Iterator[str]:
     """A scheduler and workers as `dask` starts them, each a process of one thread; its profiler would take a tenth."""
     address = "tcp://127.0.0.1:8799"
     scheduler = [str(BIN / "dask"), "scheduler", "--port", "8799", "--no-dashboard"]
-    worker = [str(BIN / "dask"), "worker", address, "--nworkers", str(workers), "--nthreads", "1", "--no-dashboard"]
+    worker = [str(BIN / "dask"), "worker", address, "--nthreads", "1", "--no-dashboard", "--no-nanny"]
     with tempfile.TemporaryDirectory() as folder, (Path(folder) / "log").open("w") as log:
         environment = os.environ | {"DASK_DISTRIBUTED__WORKER__PROFILE__ENABLED": "False"}
         options: dict[str, Any] = {"stdout": log, "stderr": log, "cwd": folder, "env": environment}
-        started = [subprocess.Popen(command, **options) for command in (scheduler, worker)]
+        started = [subprocess.Popen(command, **options) for command in (scheduler, *[worker] * workers)]
         try:
             from distributed import Client
 
