@@ -24,6 +24,7 @@ from sim.replications import Group, Several, complete
 from sim.result import Run
 from sim.run import simulate_resolved
 from sim.tables import new_console, print_table, say
+from sim.variant_folders import write_variants
 from sim.variants import Variant, expand, folder_names
 from sim.verdicts import verdicts
 from sim.world import Resolved
@@ -95,6 +96,7 @@ class RunCommand:
                 self._run(variant, resolved, several, folder)
         if not self._interrupted:
             self._replicate(time.perf_counter() - start)
+        write_variants(self.base, self.folders[: len(self.done)])
         plots = self._write_plots()
         with printing():
             self._report(plots)

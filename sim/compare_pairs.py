@@ -8,6 +8,7 @@ from pathlib import Path
 from sim.files import usable
 from sim.live_output import LIVE
 from sim.recorded import is_run
+from sim.variant_folders import variants_in
 from workloads.errors import InputError
 
 
@@ -47,4 +48,4 @@ def pairs(first: Path, second: Path) -> Pairs:
 def _variants(folder: Path) -> list[str]:
     if is_run(folder) or not folder.is_dir():
         return []
-    return sorted(path.name for path in folder.iterdir() if is_run(path))
+    return [path.name for path in variants_in(folder)]

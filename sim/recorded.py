@@ -88,7 +88,9 @@ def _check_folder(folder: Path) -> None:
     if not is_run(folder):
         raise InputError(f"{folder}: holds no run: it has no run.json")
     if (folder / MEMBERS).exists():
-        raise InputError(f"{folder}: holds several runs; compare one of them, as {next(folder.glob('seed-*'), folder)}")
+        raise InputError(
+            f"{folder}: holds several runs of one scenario: name one of them, as {next(folder.glob('seed-*'), folder)}"
+        )
 
 
 def _common(

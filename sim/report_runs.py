@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from policies.limits import Limits
 from sim.differences import requests_that_differ
-from sim.live_output import LIVE
+from sim.live_output import LIVE, is_imported
 from sim.members import Members
 from sim.pool_result import PooledRun
 from sim.pool_world import PooledWorld
@@ -24,6 +24,7 @@ from sim.samples import WeightedSample
 from sim.scenario import Scenario
 from sim.slo import SLO
 from sim.twin import twin
+from sim.variant_folders import variants_in
 from sim.variants import numbered
 from sim.world import Resolved, World
 from sim.worlds import world_of
@@ -99,7 +100,7 @@ def _found(folder: Path) -> list[Path]:
         raise InputError(f"{folder}: is no folder")
     if is_run(folder):
         return [folder]
-    variants = sorted(path for path in folder.iterdir() if is_run(path))
+    variants = variants_in(folder)
     if not variants:
         raise InputError(f"{folder}: holds no run: neither it nor a folder in it has a run.json")
     return variants
@@ -107,6 +108,10 @@ def _found(folder: Path) -> list[Path]:
 
 def reported(folder: Path) -> ReportedRun:
     """One run. A simulated one is simulated again, a live one's own times are fed back to its policy."""
+    if is_imported(folder):
+        raise InputError(
+            f"{folder}: was imported; a report is of simulated and live runs, `tandem compare` takes this one"
+        )
     recorded = read_live(folder, {}) if (folder / LIVE).exists() else read_run(folder)
     run, members = _again(recorded)
     label = str(recorded.about.get("label") or recorded.about["name"])

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from policies import POLICIES
 from policies.limits import MAX_BLOCKS, Interference, Limits
+from policies.units import in_bytes
 from sim.blur import check_spread
 from sim.front_end import FrontEnd
 from sim.memory import MemoryLedger
@@ -57,6 +58,8 @@ class Resolving(NamedTuple):
         if limits.num_kv_blocks is None and kind != "encode":
             blocks = _kv_blocks(scenario, limits, profile, encodes=kind != "decode")
             limits = limits.model_copy(update={"num_kv_blocks": blocks})
+        if (short := _short_of(scenario, limits, profile)) > 0:
+            notes.append(f"num_kv_blocks: the KV pool and the weights take {in_bytes(short)} more than the device has")
         if limits.encoder_side_stream_max_ahead and limits.encoder_side_stream_interference is None:
             shared = _interference(profile)
             limits = limits.model_copy(update={"encoder_side_stream_interference": shared})
@@ -97,6 +100,12 @@ def _interference(profile: Profile) -> Interference:
     if stated is None:
         return Interference(factor=1.5, source="an assumption, halfway between perfect overlap and taking turns")
     return Interference(factor=stated.value, source=stated.source)
+
+
+def _short_of(scenario: Scenario, limits: Limits, profile: Profile) -> int:
+    """Bytes that the device would need more for the weights and the KV pool alone."""
+    tokens = (limits.num_kv_blocks or 0) * limits.block_size
+    return -MemoryLedger.from_profile(profile).headroom(tokens * scenario.model.kv_bytes_per_rank(profile.source.gpus))
 
 
 def _kv_blocks(scenario: Scenario, limits: Limits, profile: Profile, *, encodes: bool) -> int:

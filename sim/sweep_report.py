@@ -9,10 +9,11 @@ from rich.console import Console
 
 from sim.output import scenario_text
 from sim.published_table import number
+from sim.resolve import resolve
 from sim.sheet import Sheet, print_sheet
 from sim.sweep_best import Estimate, best_first
 from sim.sweep_file import MaxGoodput
-from sim.sweep_points import Point, Points, label
+from sim.sweep_points import Point, Points, Setting, label
 from sim.sweep_row import FINISHED, Row
 from sim.sweep_search import Ascent, Ascents, Search
 from sim.tables import say
@@ -20,6 +21,7 @@ from sim.yaml_text import written
 
 MOST = 10  # settings that are printed; the data set has all
 MOST_REASONS = 5
+UNSERVED = ("failed", "rejected", "cancelled", "stalled", "unfinished")
 
 
 class Report:
@@ -45,8 +47,21 @@ class Report:
 
     def _sheet(self) -> Sheet:
         headings = ["setting", "mean", "95 %", "off the best", "95 %"]
-        rows = [[label(one.setting), *_cells(one.figure), *_off(one.behind)] for one in self.ranked[:MOST]]
+        shown = self.ranked[:MOST]
+        rows = [[label(one.setting), *_cells(one.figure), *_off(one.behind)] for one in shown]
+        unserved = [self._unserved(one.setting) for one in shown]
+        if any(unserved):
+            headings.append("not served (%)")
+            rows = [[*row, f"{share:.1f}"] for row, share in zip(rows, unserved, strict=True)]
         return Sheet(f"{self.figure}, {self._words}", headings, rows)
+
+    def _unserved(self, setting: Setting) -> float:
+        """Percent of the requests, over all seeds, that got no whole answer: latencies are those of the others."""
+        if isinstance(self._search, Ascents):  # whose points are of many rates
+            return 0.0
+        figures = [row for point, row in self._rows if point.setting == setting]
+        unserved = sum(row.get(name) or 0 for row in figures for name in UNSERVED)
+        return 100 * unserved / max(1, unserved + sum(row.get("completed") or 0 for row in figures))
 
     def _searches(self) -> list[str]:
         """Those that did not end with two rates close enough, and why."""
@@ -70,15 +85,23 @@ class Report:
         best, points = self.ranked[0], self._points
         setting = dict(best.setting)
         if isinstance(points.sweep.search, MaxGoodput):
-            setting[points.sweep.search.rate] = float(f"{best.figure.mean:.4g}")
+            setting[points.sweep.search.rate] = self._good_for_all(best.setting)
         knobs = [f"#   {path}: {written(value)}" for path, value in setting.items()]
-        scenario = points.changed(setting, points.scenario.seed, points.replications)
+        scenario = resolve(points.changed(setting, points.scenario.seed, points.replications)).scenario
         return "\n".join([f"# {self._headline(best.figure)}", *knobs, scenario_text(scenario).partition("\n")[2]])
+
+    def _good_for_all(self, setting: Setting) -> float:
+        """The greatest rate that was found good with each seed."""
+        assert isinstance(self._search, Ascents)
+        found = [ascent.climb.good for ascent in self._search.ascents if ascent.setting == setting]
+        return min(rate for rate in found if rate is not None)
 
     def _headline(self, figure: Estimate) -> str:
         of = f"{self._points.sweep.name}: the best of {len(self.ranked)} settings"
         spread = f", 95 % {_interval(figure)} over {self._points.replications} replications" if figure.half else ""
-        return f"{of}: {self.figure} {number(figure.mean)}{spread}"
+        unserved = self._unserved(self.ranked[0].setting)
+        aside = f"; {unserved:.1f} % of its requests were not served" if unserved else ""
+        return f"{of}: {self.figure} {number(figure.mean)}{spread}{aside}"
 
 
 def _told(ascent: Ascent) -> str:
