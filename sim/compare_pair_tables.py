@@ -40,7 +40,7 @@ def asides(pair: Pair | Seeds) -> list[str]:
 def _span(low: float, high: float) -> str:
     """With as many digits as it takes to see on which side of 0 an end lies."""
     nearest = min(abs(low), abs(high)) or 1.0
-    digits = 1 if nearest >= 0.05 else min(6, 1 - math.floor(math.log10(nearest)))
+    digits = 1 if nearest >= 0.05 else min(6, -math.floor(math.log10(nearest)))
     return f"{low:+.{digits}f} to {high:+.{digits}f}"
 
 

@@ -15,9 +15,12 @@ from cli import app
 from sim.client_view import Seen, client_view
 from sim.compare_free import Figure, Side, free
 from sim.compare_pair import compare_pair, is_significant, same_requests
+from sim.compare_pair_tables import _span
+from sim.compare_pairs import pairs
 from sim.compare_seeds import _figure
 from sim.measured_output import write_measured
 from sim.student import welch_half_width
+from sim.variant_folders import variants_in
 
 TIGHT = "tests/data/scenario.yaml"
 MILLISECOND = 10**6
@@ -187,3 +190,39 @@ def test_other_requests_are_drawn_by_themselves(ours: int, theirs: int, seed: in
     assert figure.interval_percent is not None
     assert figure.interval_percent[0] <= figure.error_percent + 1e-9
     assert figure.interval_percent[1] >= figure.error_percent - 1e-9
+
+
+def test_a_folder_stands_for_the_last_commands_variants(tmp_path: Path) -> None:
+    """Whatever lay there before: a run of its own, or other variants."""
+    out = simulated(tmp_path / "a")
+    simulated(out, "policy.kind=unbudgeted,fcfs")
+    assert [path.name for path in variants_in(out)] == ["fcfs", "unbudgeted"] and not (out / "run.json").exists()
+    simulated(out, "policy.kind=unbudgeted,footprint")
+    assert [path.name for path in variants_in(out)] == ["footprint", "unbudgeted"]
+    assert (out / "fcfs" / "run.json").exists()  # nothing of anybody's is lost
+    both = simulated(tmp_path / "b", "policy.kind=fcfs,footprint")
+    assert [label for label, *_ in pairs(out, both).folders] == ["footprint"]
+    result = tandem("report", out, "--out", tmp_path / "report.html")
+    assert result.exit_code == 0 and "2 runs" in result.output
+    simulated(out)
+    assert not (out / "variants.json").exists()
+    assert "requests that finished in both" in compared(out, simulated(tmp_path / "c", "policy.kind=fcfs"))
+
+
+def test_who_was_not_served_is_said_before_the_figures(tmp_path: Path) -> None:
+    all_of_them = simulated(tmp_path / "a")
+    few = tmp_path / "b"
+    tandem("run", TIGHT, "--out", few, "--no-plots", "--set", "engine.num_kv_blocks=30")
+    status = pd.read_parquet(few / "requests.parquet").status.value_counts()
+    assert 0 < status["finished"] < 20, status
+    output = compared(all_of_them, few)
+    assert f"{few}: {status['finished']} of 20 requests finished, {status['rejected']} rejected" in output
+    assert "figures are of the requests compared, rates too" in output
+
+
+@pytest.mark.parametrize(
+    ("ends", "text"),
+    [((0.02, 2.0), "+0.02 to +2.00"), ((-0.004, 3.0), "-0.004 to +3.000"), ((1.04, 2.0), "+1.0 to +2.0")],
+)
+def test_an_interval_shows_on_which_side_of_0_it_lies(ends: tuple[float, float], text: str) -> None:
+    assert _span(*ends) == text

@@ -296,6 +296,29 @@ def test_every_setting_and_seed_has_a_search_of_its_own(tmp_path: Path) -> None:
     assert "0 points in" in sweep(file, tmp_path)
 
 
+def test_the_best_rate_is_good_with_every_seed(tmp_path: Path) -> None:
+    """What is printed is the mean over the seeds; at that, half of them would miss the SLOs."""
+    search = {"kind": "max_goodput", "attainment": 0.8, "tolerance": 0.05}
+    changes = {"workload.num_requests": 100, "slo.ttft": 1.0}
+    sweep(written(tmp_path, set=changes, knobs={}, search=search, replications=3), tmp_path)
+    rows = table(tmp_path)
+    found = rows[rows["slo_attainment"] >= 0.8].groupby("seed")[RATE].max()
+    best = Scenario.load(tmp_path / "best.yaml")
+    assert best.workload.arrivals.rate == found.min() and best.replications == len(found) == 3
+
+
+def test_a_best_setting_says_whom_it_did_not_serve(tmp_path: Path) -> None:
+    """Of least latency is the server that turns the long requests away."""
+    knobs = {"engine.num_kv_blocks": [30, 2500]}
+    output = sweep(written(tmp_path, knobs=knobs, best={"minimise": "p99_e2el_ms"}), tmp_path)
+    assert "not served (%)" in output
+    row = table(tmp_path).set_index("engine.num_kv_blocks").loc[30]
+    share = 100 * row["rejected"] / 20
+    assert (
+        0 < share < 100 and f"; {share:.1f} % of its requests were not served" in (tmp_path / "best.yaml").read_text()
+    )
+
+
 def test_a_load_too_short_to_find_a_rate_that_is_too_much_is_said(tmp_path: Path) -> None:
     search = {"kind": "max_goodput", "max_simulations": 3}
     changes = {"workload.num_requests": 1, "slo.ttft": 100.0, "slo.tpot": 100.0}
