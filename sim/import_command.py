@@ -41,7 +41,12 @@ def import_command(tool: str, file: Path, out: Path | None) -> None:
     """Raises InputError, one line, before anything is written."""
     if tool.lower() not in TOOLS:
         raise InputError(f"{tool}: no benchmark that can be read{nearest(tool.lower(), list(TOOLS))}")
-    runs = TOOLS[tool.lower()](usable(file))
+    try:
+        runs = TOOLS[tool.lower()](usable(file))
+    except InputError:
+        raise
+    except (OverflowError, ValueError) as error:  # of a time or a count: infinite, undefined, or past 64 bits
+        raise InputError(f"{file}: has a number that is out of range: {error}") from None
     base = usable(out) if out else Path("runs", f"{runs[0].name}.live")
     folders = [base / name for name in folder_names([run.label for run in runs])] if len(runs) > 1 else [base]
     for run, folder in zip(runs, folders, strict=True):

@@ -30,7 +30,7 @@ def documents(path: Path) -> list[tuple[str, Any]]:
     try:
         return [(str(path), json.loads(text))]
     except (ValueError, RecursionError):
-        lines = [(number, line) for number, line in enumerate(text.splitlines(), 1) if line.strip()]
+        lines = [(number, line) for number, line in enumerate(text.split("\n"), 1) if line.strip()]
     if not lines:
         raise InputError(f"{path}: is empty")
     return [(f"{path}:{number}", _parsed(f"{path}:{number}", line)) for number, line in lines]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from sim.files import usable, write_text, writing
+from sim.files import check_writable, usable, write_text, writing
 from sim.printing import printing
 from sim.processes import in_processes
 from sim.profiles import REPOSITORY
@@ -35,6 +35,10 @@ class PublishedCommand:
             raise InputError(f"{' and '.join(several)} do not go together")
         self.serving = usable(serving) if serving else None
         self.page = usable(out) if out else PAGE
+        if self.page.suffix != ".md":
+            raise InputError(f"--out: {self.page}: should be a page, as page.md; its plots go into a folder page")
+        if serving is None and not refit:
+            check_writable(self.page)
         self.jobs = jobs
         self.refit = refit
         self.console = new_console()

@@ -10,6 +10,7 @@ from sim.output import REPORT
 from sim.printing import printing
 from workloads.errors import InputError
 
+PAGES = (".html", ".htm")
 MOST_RUNS = 12  # as many colours and dashes as can be told apart
 
 
@@ -22,6 +23,8 @@ class ReportCommand:
         for folder in self.folders:
             if not folder.is_dir():
                 raise InputError(f"{folder}: is no folder")
+        if self.out.exists() and self.out.suffix not in PAGES:
+            raise InputError(f"--out: {self.out}: is there and is no page; pages end in {' or '.join(PAGES)}")
         check_writable(self.out)
 
     def __call__(self) -> int:

@@ -80,6 +80,8 @@ class Resolving(NamedTuple):
 
 def _check_place(scenario: Scenario) -> None:
     """Raises InputError where items are encoded apart and the policy's engine knows no such thing."""
+    if scenario.pools is not None and scenario.front_end.event_loop:
+        raise InputError("front_end.event_loop: not with pools, whose engines' answers have no one loop to go through")
     if scenario.pools is not None and scenario.measure.allocator:
         raise InputError("measure.allocator: not with pools; it replays the memory of one engine")
     places = {

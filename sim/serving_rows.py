@@ -17,6 +17,7 @@ SIZES = {"360p": "640x360", "480p": "854x480", "720p": "1280x720", "1080p": "192
 COUNTS = ("images", "concurrency", "requests", "text_tokens_total", "output_tokens_total")
 FIGURES = ("request_throughput", "mean_ttft_ms", "mean_itl_ms", "mean_e2el_ms")  # that are compared
 SPREAD = ("min_tput", "max_tput")
+LEAST, MOST = 1e-9, 1e12
 COLUMNS = ("engine", "resolution", *COUNTS, *FIGURES, *SPREAD)
 
 
@@ -33,6 +34,7 @@ class ServingRow(NamedTuple):
     output_tokens: float
     measured: Mapping[str, float]  # FIGURES
     spread: float  # of the throughput: greatest less least of the runs, over their median
+    place: str = ""  # in its file
 
     @property
     def load(self) -> str:
@@ -66,6 +68,8 @@ def _row(place: str, cells: Mapping[str, str]) -> ServingRow:
     counts = {name: _number(place, name, cells[name], whole=True) for name in COUNTS}
     figures = {name: _number(place, name, cells[name]) for name in FIGURES}
     least, greatest = (_number(place, name, cells[name]) for name in SPREAD)
+    if not least <= figures["request_throughput"] <= greatest:
+        raise InputError(f"{place}: request_throughput should lie between min_tput and max_tput")
     return ServingRow(
         engine=cells["engine"],
         images=int(counts["images"]),
@@ -77,6 +81,7 @@ def _row(place: str, cells: Mapping[str, str]) -> ServingRow:
         output_tokens=counts["output_tokens_total"] / counts["requests"],
         measured=figures,
         spread=(greatest - least) / figures["request_throughput"],
+        place=place,
     )
 
 
@@ -85,8 +90,9 @@ def _number(place: str, name: str, text: str, *, whole: bool = False) -> float:
         value = float(text)
     except ValueError:
         value = math.nan
-    if not 0 < value < math.inf or (whole and value != int(value)):
-        raise InputError(f"{place}: {name} should be a {'whole ' if whole else ''}number above 0, not {text!r}")
+    if not LEAST <= value <= MOST or (whole and value != int(value)):
+        kind = "whole number from 1" if whole else f"number from {LEAST:g}"
+        raise InputError(f"{place}: {name} should be a {kind} to {MOST:g}, not {text!r}")
     return value
 
 

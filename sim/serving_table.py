@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
@@ -14,6 +15,7 @@ from sim.serving_fit import is_fitted
 from sim.serving_rows import FIGURES, ServingRow
 from sim.serving_scenario import scenario_of
 from sim.sheet import Sheet
+from workloads.errors import InputError
 
 DRAWS = 8  # of each row
 CROWD = 128  # users: all requests at once
@@ -32,9 +34,9 @@ class Prediction(NamedTuple):
         return is_fitted(self.row)
 
     def mean(self, name: str) -> float:
+        """NaN where it is undefined, as the ITL of answers of one token."""
         value = self.draws.means[name]
-        assert value is not None, "a row's requests all finish"
-        return value
+        return math.nan if value is None else value
 
     def error(self, name: str) -> float:
         """Of the draws' mean, in percent of what was measured."""
@@ -45,14 +47,27 @@ def predict(
     rows: Sequence[ServingRow], jobs: int | None = None, told: Callable[[int], None] = lambda _: None
 ) -> list[Prediction]:
     """Every row, by the scenario of its engine; `told` hears how many runs are done. InputError for what is wrong."""
-    several = [Several(resolve(scenario_of(row)), DRAWS, uncertain=True) for row in rows]
+    several = [Several(_resolved(row), DRAWS, uncertain=True) for row in rows]
     parts = zip(rows, several, ensembles(several, jobs, told), strict=True)
-    return [Prediction(row, one.resolved, draws) for row, one, draws in parts]
+    predictions = [Prediction(row, one.resolved, draws) for row, one, draws in parts]
+    for prediction in predictions:
+        if (done := prediction.mean("completed")) < prediction.row.requests:
+            row = prediction.row
+            raise InputError(f"{row.place}: simulated, only {done:g} of its {row.requests} requests finish")
+    return predictions
+
+
+def _resolved(row: ServingRow) -> Resolved:
+    try:
+        return resolve(scenario_of(row))
+    except InputError as error:
+        raise InputError(f"{row.place}: {error}") from None
 
 
 def mean_error(some: Sequence[Prediction], name: str) -> float:
     """Mean of the absolute errors, in percent."""
-    return float(np.mean([abs(prediction.error(name)) for prediction in some]))
+    errors = [abs(error) for prediction in some if not math.isnan(error := prediction.error(name))]
+    return float(np.mean(errors)) if errors else math.nan
 
 
 def fidelity(engine: str, predictions: Sequence[Prediction]) -> Sheet:
@@ -69,7 +84,7 @@ def _cells(prediction: Prediction) -> list[str]:
     for name in FIGURES:
         spread = f" ± {50 * row.spread:.0f} %" if name == "request_throughput" else ""
         simulated = prediction.draws.written(name, number)
-        cells += [f"{number(row.measured[name])}{spread}", simulated, f"{prediction.error(name):+.1f}"]
+        cells += [f"{number(row.measured[name])}{spread}", simulated, _signed(prediction.error(name))]
     return cells
 
 
@@ -83,8 +98,13 @@ def _groups(predictions: Sequence[Prediction]) -> list[tuple[str, list[Predictio
 def _mean_errors(label: str, some: Sequence[Prediction]) -> list[str]:
     cells = [f"mean absolute error, {label}: {len(some)} rows", ""]
     for name in FIGURES:
-        cells += ["", "", f"{mean_error(some, name):.1f}"]
+        error = mean_error(some, name)
+        cells += ["", "", "-" if math.isnan(error) else f"{error:.1f}"]
     return cells
+
+
+def _signed(error: float) -> str:
+    return "-" if math.isnan(error) else f"{error:+.1f}"
 
 
 def number(value: float) -> str:

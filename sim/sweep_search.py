@@ -83,6 +83,16 @@ class Ascents:
             for replication in range(points.replications)
         ]
         _check([self._point(ascent) for ascent in self.ascents], points.sweep.knobs)
+        self._check_fractions()
+
+    def _check_fractions(self) -> None:
+        """Raises InputError where the rate takes whole numbers only: between two of them nothing is to be found."""
+        first = self.ascents[0]
+        if self._point(first).reason:
+            return
+        near = {**first.setting, self._search.rate: first.climb.rate * (1 + 1e-6) + 1e-9}
+        if reason := self._points.point(near, 0).reason:
+            raise InputError(f"search.rate: {self._search.rate} takes no fractions, which max_goodput tries: {reason}")
 
     @property
     def left(self) -> int:

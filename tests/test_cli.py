@@ -25,6 +25,7 @@ from sim.files import whole
 from sim.output import PLOTS, write_run
 from sim.policy_list import policy_list
 from sim.result import Run
+from sim.variant_folders import VARIANTS
 from workloads.errors import InputError
 
 KINDS = [policy.model_fields["kind"].default for policy in POLICIES]
@@ -78,7 +79,7 @@ def test_the_default_folder_is_named_after_the_scenario(tmp_path: Path, monkeypa
     assert tandem("run", scenario, "--no-plots").exit_code == 0
     assert names(tmp_path / "runs" / "tight") == FILES
     assert tandem("run", scenario, "--no-plots", "--set", "name=a,b").exit_code == 0
-    assert names(tmp_path / "runs" / "a+b") == ["name=a", "name=b"]
+    assert names(tmp_path / "runs" / "a+b") == ["name=a", "name=b", VARIANTS]
 
 
 def test_the_files_hold_what_the_python_interface_gives(tmp_path: Path) -> None:
@@ -128,7 +129,7 @@ def test_variants_get_a_folder_each(tmp_path: Path) -> None:
     sets = ["--set", "workload.arrivals.rate=4,8", "--set", "policy.kind=fcfs,unbudgeted"]
     result = simulated(tmp_path, TIGHT, *sets)
     folders = ["rate=4_fcfs", "rate=4_unbudgeted", "rate=8_fcfs", "rate=8_unbudgeted"]
-    assert names(tmp_path) == folders
+    assert names(tmp_path) == [*folders, VARIANTS]
     assert all(names(tmp_path / folder) == FILES for folder in folders)
     assert json.loads((tmp_path / folders[2] / "run.json").read_text())["label"] == "rate=8 fcfs"
     assert all(label in result.output for label in ("rate=4 fcfs", "rate=8 unbudgeted"))
@@ -137,7 +138,7 @@ def test_variants_get_a_folder_each(tmp_path: Path) -> None:
 def test_variants_share_their_plots(tmp_path: Path) -> None:
     sets = ["--set", "workload.num_requests=5", "--set", "policy.kind=fcfs,unbudgeted"]
     assert tandem("run", TIGHT, *sets, "--out", tmp_path).exit_code == 0
-    assert names(tmp_path) == ["fcfs", "plots", "unbudgeted"]
+    assert names(tmp_path) == ["fcfs", "plots", "unbudgeted", VARIANTS]
     plots = names(tmp_path / "plots")
     assert "latency_cdfs.png" in plots
     assert all(PLOTS.fullmatch(name) for name in plots)
@@ -146,7 +147,7 @@ def test_variants_share_their_plots(tmp_path: Path) -> None:
 
 def test_several_scenarios_stand_side_by_side(tmp_path: Path) -> None:
     result = simulated(tmp_path, TIGHT, TEXT)
-    assert names(tmp_path) == ["scenario", "text_only"]
+    assert names(tmp_path) == ["scenario", "text_only", VARIANTS]
     assert "scenario" in result.output and "text_only" in result.output
 
 

@@ -2,6 +2,7 @@
 
 import csv
 import json
+import math
 import shutil
 from pathlib import Path
 from typing import Any
@@ -278,3 +279,21 @@ def test_moments_by_hand() -> None:
     assert np.isnan(rows["tpot"][0]) and rows["tpot"][1] == 0.5
     assert view.summary["max_output_tokens_per_s"] == 2  # at 2 and 2.5 s, and both at 3 s
     assert view.summary["duration"] == 3
+
+
+@pytest.mark.parametrize(("key", "value"), [("ttfts", 1e300), ("start_times", math.inf), ("start_times", math.nan)])
+def test_numbers_out_of_range_are_one_line(tmp_path: Path, key: str, value: float) -> None:
+    content = json.loads(VLLM.read_text())
+    content[key] = [value, *content[key][1:]]
+    (tmp_path / "odd.json").write_text(json.dumps(content))
+    result = tandem("import", "vllm-bench", tmp_path / "odd.json", "--out", tmp_path / "out")
+    assert result.exit_code == 2 and "out of range" in result.output, result.output
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_report_replaces_nothing_but_a_page(tmp_path: Path) -> None:
+    assert tandem("run", TIGHT, "--no-plots", "--out", tmp_path).exit_code == 0
+    before = (tmp_path / "requests.parquet").read_bytes()
+    result = tandem("report", tmp_path, "--out", tmp_path / "requests.parquet")
+    assert result.exit_code == 2 and "is there and is no page" in result.output
+    assert (tmp_path / "requests.parquet").read_bytes() == before

@@ -163,3 +163,8 @@ def test_engines_that_encode_in_their_own_iterations_are_refused(policy: str) ->
     for name, place in (("disaggregated", "pools"), ("side_stream", "engine.encoder_side_stream_max_ahead")):
         with pytest.raises(InputError, match=f"^{place}: not under {policy}, .*; under unbudgeted, fcfs"):
             simulate(Scenario.load(ROOT / "scenarios" / f"{name}.yaml", changes))
+
+
+def test_an_event_loop_is_refused() -> None:
+    with pytest.raises(InputError, match="front_end.event_loop: not with pools"):
+        simulate(Scenario.load("scenarios/disaggregated.yaml", {"front_end": {"event_loop": True}}))

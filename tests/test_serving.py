@@ -53,10 +53,11 @@ def test_the_shipped_rows_are_read(rows: list[ServingRow]) -> None:
     ("cells", "words"),
     [
         ({"resolution": "800p"}, "row 1: resolution should be one of 360p"),
-        ({"requests": "12.5"}, "row 1: requests should be a whole number above 0, not '12.5'"),
-        ({"mean_itl_ms": ""}, "row 1: mean_itl_ms should be a number above 0, not ''"),
-        ({"min_tput": "nan"}, "row 1: min_tput should be a number above 0"),
-        ({"engine": "vlm"}, "no scenario of engine 'vlm'; nearest: vllm"),
+        ({"requests": "12.5"}, "row 1: requests should be a whole number from 1 to 1e+12, not '12.5'"),
+        ({"mean_itl_ms": ""}, "row 1: mean_itl_ms should be a number from 1e-09 to 1e+12, not ''"),
+        ({"min_tput": "nan"}, "row 1: min_tput should be a number from 1e-09"),
+        ({"min_tput": "5", "max_tput": "1"}, "row 1: request_throughput should lie between min_tput and max_tput"),
+        ({"request_throughput": "1e-320"}, "row 1: request_throughput should be a number from 1e-09"),
     ],
 )
 def test_wrong_rows_are_one_line(tmp_path: Path, cells: dict[str, str], words: str) -> None:
@@ -183,3 +184,33 @@ def test_another_file_is_only_predicted(tmp_path: Path) -> None:
     result = CliRunner().invoke(app, ["published", "--serving", str(path), "--jobs", "1"], catch_exceptions=False)
     assert result.exit_code == 0 and "1 x 640x480, 4 users" in result.output
     assert "predicted: 1 rows" in result.output and "docs" not in result.output
+
+
+@pytest.mark.parametrize(
+    ("cells", "words"),
+    [
+        ({"engine": "vlm"}, "row 1: no scenario of engine 'vlm'; nearest: vllm"),
+        ({"engine": "v" * 300}, "row 1: no scenario of engine 'vvvv"),
+        ({"resolution": "1x9999"}, "row 1: "),
+        ({"text_tokens_total": "40000000", "requests": "4"}, "of its 4 requests finish, on average"),
+    ],
+)
+def test_a_row_that_cannot_be_simulated_is_named(tmp_path: Path, cells: dict[str, str], words: str) -> None:
+    with pytest.raises(InputError) as error:
+        predict(read_rows(edited(tmp_path, **cells)), jobs=1)
+    assert words in str(error.value)
+
+
+def test_answers_of_one_token_have_no_itl(tmp_path: Path) -> None:
+    """Which is no error; the other figures are predicted."""
+    cells = {"engine": "vllm", "requests": "4", "concurrency": "2", "output_tokens_total": "4", "resolution": "360p"}
+    (prediction,) = predict(read_rows(edited(tmp_path, text_tokens_total="1160", **cells)), jobs=1)
+    sheet = fidelity("vllm", [prediction])
+    assert sheet.rows[0][sheet.headings.index("ITL mean (ms)") + 2] == "-"
+    assert prediction.mean("mean_ttft_ms") > 0
+
+
+@pytest.mark.parametrize("name", ["page", "page.txt"])
+def test_a_page_is_checked_before_anything_is_simulated(tmp_path: Path, name: str) -> None:
+    result = CliRunner().invoke(app, ["published", "--out", str(tmp_path / name)])
+    assert result.exit_code == 2 and "should be a page, as page.md" in result.output

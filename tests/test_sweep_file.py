@@ -132,3 +132,11 @@ def test_more_draws_begin_with_the_same(tmp_path: Path) -> None:
     )
     assert [p.setting for p in few] == [p.setting for p in many[:3]]
     assert len({p.id for p in many}) == 8
+
+
+def test_a_rate_that_takes_no_fractions_is_refused(tmp_path: Path) -> None:
+    """Between two whole numbers nothing could be found, and the answer would be wrong."""
+    changes = {"workload.arrivals": {"kind": "concurrency", "users": 3}}
+    search = {"kind": "max_goodput", "rate": "workload.arrivals.users"}
+    with pytest.raises(InputError, match="search.rate: workload.arrivals.users takes no fractions"):
+        search_of(points(tmp_path, set=changes, knobs={}, search=search))
