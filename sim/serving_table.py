@@ -53,7 +53,7 @@ def predict(
     for prediction in predictions:
         if (done := prediction.mean("completed")) < prediction.row.requests:
             row = prediction.row
-            raise InputError(f"{row.place}: simulated, only {done:g} of its {row.requests} requests finish")
+            raise InputError(f"{row.place}: simulated, only {done:g} of its {row.requests} requests finish, on average")
     return predictions
 
 

@@ -166,5 +166,5 @@ def test_engines_that_encode_in_their_own_iterations_are_refused(policy: str) ->
 
 
 def test_an_event_loop_is_refused() -> None:
-    with pytest.raises(InputError, match="front_end.event_loop: not with pools"):
+    with pytest.raises(InputError, match=r"front_end\.event_loop: not with pools"):
         simulate(Scenario.load("scenarios/disaggregated.yaml", {"front_end": {"event_loop": True}}))

@@ -138,5 +138,5 @@ def test_a_rate_that_takes_no_fractions_is_refused(tmp_path: Path) -> None:
     """Between two whole numbers nothing could be found, and the answer would be wrong."""
     changes = {"workload.arrivals": {"kind": "concurrency", "users": 3}}
     search = {"kind": "max_goodput", "rate": "workload.arrivals.users"}
-    with pytest.raises(InputError, match="search.rate: workload.arrivals.users takes no fractions"):
+    with pytest.raises(InputError, match=r"search\.rate: workload\.arrivals\.users takes no fractions"):
         search_of(points(tmp_path, set=changes, knobs={}, search=search))
