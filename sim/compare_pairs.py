@@ -7,8 +7,7 @@ from pathlib import Path
 
 from sim.files import usable
 from sim.live_output import LIVE
-from sim.recorded import is_run
-from sim.variant_folders import variants_in
+from sim.variant_folders import runs_of
 from workloads.errors import InputError
 
 
@@ -46,6 +45,4 @@ def pairs(first: Path, second: Path) -> Pairs:
 
 
 def _variants(folder: Path) -> list[str]:
-    if is_run(folder) or not folder.is_dir():
-        return []
-    return [path.name for path in variants_in(folder)]
+    return [path.name for path in runs_of(folder) if path != folder]

@@ -17,14 +17,14 @@ from sim.live_output import LIVE, is_imported
 from sim.members import Members
 from sim.pool_result import PooledRun
 from sim.pool_world import PooledWorld
-from sim.recorded import RecordedLive, RecordedRun, is_run, read_json, read_live, read_run
+from sim.recorded import RecordedLive, RecordedRun, read_json, read_live, read_run
 from sim.result import Run
 from sim.run import serve
 from sim.samples import WeightedSample
 from sim.scenario import Scenario
 from sim.slo import SLO
 from sim.twin import twin
-from sim.variant_folders import variants_in
+from sim.variant_folders import runs_of
 from sim.variants import numbered
 from sim.world import Resolved, World
 from sim.worlds import world_of
@@ -98,12 +98,10 @@ def read_runs(folders: Sequence[Path]) -> list[ReportedRun]:
 def _found(folder: Path) -> list[Path]:
     if not folder.is_dir():
         raise InputError(f"{folder}: is no folder")
-    if is_run(folder):
-        return [folder]
-    variants = variants_in(folder)
-    if not variants:
+    runs = runs_of(folder)
+    if not runs:
         raise InputError(f"{folder}: holds no run: neither it nor a folder in it has a run.json")
-    return variants
+    return runs
 
 
 def reported(folder: Path) -> ReportedRun:

@@ -20,7 +20,7 @@ from sim.compare_pairs import pairs
 from sim.compare_seeds import _figure
 from sim.measured_output import write_measured
 from sim.student import welch_half_width
-from sim.variant_folders import variants_in
+from sim.variant_folders import runs_of
 
 TIGHT = "tests/data/scenario.yaml"
 MILLISECOND = 10**6
@@ -195,17 +195,18 @@ def test_other_requests_are_drawn_by_themselves(ours: int, theirs: int, seed: in
 def test_a_folder_stands_for_the_last_commands_variants(tmp_path: Path) -> None:
     """Whatever lay there before: a run of its own, or other variants."""
     out = simulated(tmp_path / "a")
+    assert runs_of(out) == [out]
     simulated(out, "policy.kind=unbudgeted,fcfs")
-    assert [path.name for path in variants_in(out)] == ["fcfs", "unbudgeted"] and not (out / "run.json").exists()
+    assert [path.name for path in runs_of(out)] == ["fcfs", "unbudgeted"]
     simulated(out, "policy.kind=unbudgeted,footprint")
-    assert [path.name for path in variants_in(out)] == ["footprint", "unbudgeted"]
-    assert (out / "fcfs" / "run.json").exists()  # nothing of anybody's is lost
+    assert [path.name for path in runs_of(out)] == ["footprint", "unbudgeted"]
+    assert (out / "run.json").exists() and (out / "fcfs" / "run.json").exists()  # nothing of anybody's is lost
     both = simulated(tmp_path / "b", "policy.kind=fcfs,footprint")
     assert [label for label, *_ in pairs(out, both).folders] == ["footprint"]
     result = tandem("report", out, "--out", tmp_path / "report.html")
     assert result.exit_code == 0 and "2 runs" in result.output
     simulated(out)
-    assert not (out / "variants.json").exists()
+    assert runs_of(out) == [out]
     assert "requests that finished in both" in compared(out, simulated(tmp_path / "c", "policy.kind=fcfs"))
 
 
