@@ -21,7 +21,7 @@ from executor.calibrate_rounds import Timing
 from executor.calibrate_shapes import STAGES, Shape
 from executor.torch_backend import TorchBackend
 from policies.plan import IterationPlan
-from sim.backend import Outcome
+from sim.backend import Around, Outcome
 from sim.shapes import spread
 
 RECENT = 48  # shapes of a stage to draw from
@@ -29,7 +29,7 @@ SIDE = 224  # pixels of an image where the run has none
 MIXED_ANEW = 4  # each fourth shape of a stage takes its parts from different iterations
 
 
-class Interleaved:
+class Interleaved(Around[TorchBackend]):
     """A live backend as it is; after every `every` iterations one shape is timed, off the run's clock and meter.
 
     The stages take turns, and of each a recent shape is drawn, so that sums over rows stand for sums over the run. Then
@@ -38,7 +38,7 @@ class Interleaved:
     """
 
     def __init__(self, backend: TorchBackend, every: int, seed: int = 0) -> None:
-        self.backend = backend
+        super().__init__(backend)
         self.meter = backend.meter
         self._every = every
         self._rng = np.random.default_rng([seed, 17])
@@ -51,14 +51,6 @@ class Interleaved:
         self._last = Shape()  # of the run
         self._timings: list[Timing] = []
         self._host: list[int] = []  # nanoseconds of each live iteration
-
-    @property
-    def allocation_failures(self) -> int:
-        return self.backend.allocation_failures
-
-    @property
-    def peak_encoder_bytes(self) -> int:
-        return self.backend.peak_encoder_bytes
 
     def launch(self, plan: IterationPlan, max_iterations: int, horizon: int) -> Any:
         for shape in shapes_of(plan):

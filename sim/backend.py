@@ -1,7 +1,7 @@
 """The seam between the loop and a world: a backend runs or prices a plan and says how long that took."""
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from policies.plan import IterationPlan
 from policies.request_state import RequestState
@@ -39,3 +39,21 @@ class AccountingBackend(Backend, Protocol):
     @property
     def peak_encoder_bytes(self) -> int:
         """Encoder activations and outputs at their worst moment."""
+
+
+B = TypeVar("B", bound=AccountingBackend)
+
+
+class Around(Generic[B]):
+    """A backend around another one, whose accounts are the run's."""
+
+    def __init__(self, backend: B) -> None:
+        self.backend = backend
+
+    @property
+    def allocation_failures(self) -> int:
+        return self.backend.allocation_failures
+
+    @property
+    def peak_encoder_bytes(self) -> int:
+        return self.backend.peak_encoder_bytes

@@ -10,7 +10,7 @@ from weakref import ref
 from policies.encoder_cache import EncoderEntry
 from policies.plan import IterationPlan
 from policies.request_state import RequestState
-from sim.backend import AccountingBackend, Outcome
+from sim.backend import AccountingBackend, Around, Outcome
 
 
 class EncoderCall(NamedTuple):
@@ -29,25 +29,17 @@ class Forgotten(NamedTuple):
 Event = EncoderCall | Forgotten
 
 
-class MemoryLog:
+class MemoryLog(Around[AccountingBackend]):
     """A backend as it is, with a list of what became of encoder outputs, in order.
 
     An output is gone when its entry is, as with the executor's one tensor an item; entries die by reference count.
     """
 
     def __init__(self, backend: AccountingBackend) -> None:
-        self.backend = backend
+        super().__init__(backend)
         self.events: list[Event] = []
         self._numbers = count()
         self._alive: dict[ref[EncoderEntry], int] = {}
-
-    @property
-    def allocation_failures(self) -> int:
-        return self.backend.allocation_failures
-
-    @property
-    def peak_encoder_bytes(self) -> int:
-        return self.backend.peak_encoder_bytes
 
     def launch(self, plan: IterationPlan, max_iterations: int, horizon: int) -> tuple[IterationPlan, Any]:
         return plan, self.backend.launch(plan, max_iterations, horizon)

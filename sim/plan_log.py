@@ -12,7 +12,7 @@ from pydantic import ValidationError
 
 from policies.plan import IterationPlan
 from policies.request_state import RequestState
-from sim.backend import AccountingBackend, Outcome
+from sim.backend import AccountingBackend, Around, Outcome
 from sim.files import whole
 from sim.plan_line import PlanLine
 from sim.profiles import first_problem
@@ -65,22 +65,14 @@ def _items(items: Sequence[tuple[RequestState, int]]) -> list[tuple[int, int]]:
     return [(request.id, index) for request, index in items]
 
 
-class PlanLog:
+class PlanLog(Around[AccountingBackend]):
     """A backend as it is, with a line handed to `write` after each of its iterations."""
 
     def __init__(self, backend: AccountingBackend, write: Callable[[str], None]) -> None:
-        self.backend = backend
+        super().__init__(backend)
         self._write = write
         self._lines = PlanLines()
         self._failures = 0
-
-    @property
-    def allocation_failures(self) -> int:
-        return self.backend.allocation_failures
-
-    @property
-    def peak_encoder_bytes(self) -> int:
-        return self.backend.peak_encoder_bytes
 
     def launch(self, plan: IterationPlan, max_iterations: int, horizon: int) -> tuple[PlanLine, Any]:
         assert max_iterations == 1, "plans are logged one iteration at a time"
