@@ -48,5 +48,7 @@ def _with_mean(lengths: Any, mean: float) -> dict[str, Any]:
         case Fixed():
             return {"kind": "fixed", "value": max(1, round(mean))}
         case Uniform():
+            if mean < lengths.min:
+                raise InputError(f"a mean of {mean:g} tokens, and its engine's scenario draws {lengths.min} at least")
             return {"kind": "uniform", "min": lengths.min, "max": max(lengths.min, round(2 * mean) - lengths.min)}
     raise AssertionError(f"an engine's scenario has lengths that are alike or uniform, not {lengths.kind}")
