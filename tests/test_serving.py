@@ -193,6 +193,7 @@ def test_another_file_is_only_predicted(tmp_path: Path) -> None:
         ({"engine": "v" * 300}, "row 1: no scenario of engine 'vvvv"),
         ({"resolution": "1x9999"}, "row 1: "),
         ({"text_tokens_total": "40000000", "requests": "4"}, "of its 4 requests finish, on average"),
+        ({"text_tokens_total": "4", "requests": "4"}, "row 1: a mean of 1 tokens, and its engine's scenario draws"),
     ],
 )
 def test_a_row_that_cannot_be_simulated_is_named(tmp_path: Path, cells: dict[str, str], words: str) -> None:
