@@ -35,6 +35,7 @@ class Attempt:
         for request, index in plan.reclaimed[reclaimed:]:
             builder.missing(request).remove(index)
         del plan.attached[attached:], plan.encode[encode:], plan.prefill[prefill:]
-        plan.reclaimed = plan.reclaimed[:reclaimed]
+        if plan.setbacks:
+            plan.setbacks.reclaimed = plan.setbacks.reclaimed[:reclaimed]
         vars(builder).update(self._numbers, **self._keys)
         plan.encoder_tokens, plan.num_prefill_tokens = self._totals

@@ -50,10 +50,8 @@ class PlanBuilder(Reservations):
         """Run every decode that is neither preempted nor held back: one token each."""
         plan, decodes = self.plan, self.state.decodes
         count = len(decodes.members)
-        if plan.preempted:
-            count -= sum(request in decodes.members for request in plan.preempted)
-        if plan.held_back:
-            count -= len(plan.held_back)
+        if plan.setbacks:
+            count -= sum(request in decodes.members for request in plan.preempted) + len(plan.held_back)
         if not 0 < count <= self.tokens_left:
             return False
         blocks = self.blocks_to_decode
@@ -106,7 +104,7 @@ class PlanBuilder(Reservations):
         if request in self.plan.preempted:
             return False
         self._stop(request)
-        self.plan.preempted.append(request)
+        self.plan.set_back().preempted.append(request)
         if request in self.contexts:
             self.contexts.remove(request)
         decodes = self.state.decodes

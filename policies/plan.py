@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Literal, NamedTuple
 
 from policies.decodes import DecodeCohort
-from policies.encoder_cache import Key
 from policies.request_state import RequestState
+from policies.setbacks import MaySetBack, Setbacks
 
 
 class Blocked(NamedTuple):
@@ -19,10 +19,7 @@ class Blocked(NamedTuple):
     num_rows: int  # that were asked for
 
 
-NOBODY: Mapping[RequestState, str] = MappingProxyType({})
-
-
-class IterationPlan:
+class IterationPlan(MaySetBack):
     """Drafted by a policy through the plan builder, completed with addresses by `ServingState.begin`.
 
     Items are named (request, index in its prompt). A plan with nothing to run is falsy.
@@ -30,20 +27,15 @@ class IterationPlan:
 
     __slots__ = (
         *("admitted", "attached", "blocked", "charged", "context_tokens", "decode", "encode", "encoder_tokens"),
-        *("encodes_per_request", "evicted", "held_back", "kept_blocks", "lookahead", "num_decodes"),
-        *("num_prefill_tokens", "preempted", "prefill", "reclaimed", "refreshed", "refused", "requeued"),
+        *("encodes_per_request", "kept_blocks", "lookahead", "num_decodes", "num_prefill_tokens", "prefill"),
     )
     hits: Mapping[RequestState, Sequence[int]] = MappingProxyType({})  # of a `CachingPlan`; of any other there are none
 
     def __init__(self, decode: DecodeCohort | None = None) -> None:
         self.admitted: list[RequestState] = []  # leave the waiting queue, in order of admission
-        self.preempted: list[RequestState] = []  # give back everything and start over
-        self.requeued: Collection[RequestState] = ()  # of these: go to the queue's head, the last one first
+        self.setbacks: Setbacks | None = None  # what it takes away, where it does
         self.attached: list[tuple[RequestState, int]] = []  # items held at no cost: cached, or encoded by another owner
         self.charged: list[tuple[RequestState, int]] = []  # items whose rows are charged before they are encoded
-        self.reclaimed: Sequence[tuple[RequestState, int]] = ()  # outputs taken back before their owners read them
-        self.evicted: Collection[Key] = ()  # outputs dropped from the encoder cache whatever becomes of the draft
-        self.refreshed: Collection[Key] = ()  # outputs that count as released just now, in this order
         self.encode: list[tuple[RequestState, int]] = []  # items to encode now, in the order of selection
         self.encoder_tokens = 0  # pre-merger, of `encode`
         self.encodes_per_request = False  # the encoder is called for one request after the other
@@ -52,11 +44,9 @@ class IterationPlan:
         self.lookahead = 0  # tokens by which prefill has to be past an item before its output is released
         self.kept_blocks: Sequence[tuple[RequestState, int]] = ()  # (request, tokens whose KV blocks it takes early)
         self.decode = decode  # the running decodes, all that are neither preempted nor held back, or none
-        self.held_back: Collection[RequestState] = ()  # get no token now: they leave the cohort and keep their blocks
         self.num_decodes = 0  # set by begin
         self.context_tokens = 0  # that the decodes attend to; set by begin
         self.blocked: dict[RequestState, Blocked] = {}  # whom an encoder budget or the cache refused, and why
-        self.refused: Mapping[RequestState, str] = NOBODY  # fail with this iteration, each with the reason
 
     def __bool__(self) -> bool:
         return self.decode is not None or bool(self.prefill or self.encode)
@@ -75,7 +65,7 @@ class IterationPlan:
         """Nothing but decodes, and no request changes its place: drafted again, it would be the same."""
         if self.prefill or self.encode or self.admitted or self.attached or self.charged:
             return False
-        return not (self.held_back or self.reclaimed or self.kept_blocks or self.changes_alone)
+        return not (self.kept_blocks or (self.setbacks and (self.held_back or self.reclaimed or self.changes_alone)))
 
     @property
     def changes_alone(self) -> bool:

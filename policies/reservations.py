@@ -16,10 +16,8 @@ class Reservations(Together):
         """KV blocks that this iteration's decodes cross into."""
         decodes = self.state.decodes
         blocks = decodes.num_crossing
-        if self.plan.preempted:
-            blocks -= sum(map(decodes.crosses, self.plan.preempted))
-        if self.plan.held_back:
-            blocks -= sum(map(decodes.crosses, self.plan.held_back))
+        if self.plan.setbacks:
+            blocks -= sum(map(decodes.crosses, (*self.plan.preempted, *self.plan.held_back)))
         return blocks
 
     def reserved(self) -> list[RequestState]:

@@ -33,7 +33,7 @@ class RowDraft:
         Its cache manager evicts as soon as it is asked whether an item fits (vLLM 0.32, `can_allocate`), and a
         request that then does not run has refreshed what it found there.
         """
-        self._evicted = self.plan.evicted = {}
+        self._evicted = self.plan.set_back().evicted = {}
         self._free_rows = self.rows_left - self.state.cache.released_rows
 
     def _cached(self, key: Key) -> EncoderEntry | None:
@@ -100,4 +100,4 @@ class RowDraft:
         if not self._refreshed and last == free:
             return  # as it is
         earlier = [key for key in self._refreshed if key not in free]
-        self._refreshed = self.plan.refreshed = dict.fromkeys([*earlier, *free])
+        self._refreshed = self.plan.set_back().refreshed = dict.fromkeys([*earlier, *free])

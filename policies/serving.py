@@ -124,17 +124,11 @@ class ServingState:
     def begin(self, plan: IterationPlan) -> None:
         """Carry out a plan's decisions and complete it with addresses: evict, hand out blocks and rows, hold."""
         late = hold_early(self.cache, plan) if plan.attached else []
-        if plan.preempted:
-            preempt(self, plan)
-        if plan.reclaimed:
-            reclaim(self.cache, plan)
-        if plan.evicted or plan.refreshed:
-            evict(self.cache, plan)
-        if plan.held_back:
-            hold_back(self, plan)
+        if plan.setbacks:
+            self._set_back(plan)
         if plan.admitted:
             admit(self, plan)
-        if plan.requeued:
+        if plan.setbacks:
             requeue(self, plan)
         if plan.encode or plan.attached or plan.charged:
             hold_items(self.cache, plan, late)
@@ -145,6 +139,15 @@ class ServingState:
             blocks = -(-(request.num_computed_tokens + num_tokens) // pool.block_size) - len(request.blocks)
             if blocks > 0:
                 request.blocks += pool.take(blocks)
+
+    def _set_back(self, plan: IterationPlan) -> None:
+        """What the plan takes away, but for a seat: who loses it goes behind those who are admitted."""
+        if plan.preempted:
+            preempt(self, plan)
+        reclaim(self.cache, plan)
+        evict(self.cache, plan)
+        if plan.held_back:
+            hold_back(self, plan)
 
     def begin_decodes(self, plan: IterationPlan) -> None:
         """As much of `begin` as a plan of nothing but decodes needs."""
@@ -160,12 +163,12 @@ class ServingState:
         finished: list[RequestState] = []
         if plan.decode is not None:
             finished = plan.decode.advance(num_iterations)
-        if not (finished or plan.prefill or plan.encode or plan.refused):
+        if not (finished or plan.prefill or plan.encode or (plan.setbacks and plan.refused)):
             return NOTHING
         emitted: list[RequestState] = []
         if plan.encode:
             self._encoded(plan, failed)
-        if plan.refused:
+        if plan.setbacks:
             failed = [*failed, *plan.refused]
         for request in failed:
             self.abort(request)

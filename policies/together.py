@@ -46,7 +46,7 @@ class Together(Turns):
             return False
         if entry.num_holds > 1 or entry.key in self._claims or request.items[index].offset < self._end(request):
             return False
-        plan.reclaimed = [*plan.reclaimed, (request, index)]
+        plan.set_back().reclaimed = [*plan.reclaimed, (request, index)]
         self._dropped = {**self._dropped, entry.key: 1}
         self.rows_left += entry.num_rows
         insort(self.missing(request), index)

@@ -42,14 +42,15 @@ class Turns(Undo):
 
     def _hold_back_all(self) -> None:
         self.plan.decode, preempted = self.state.decodes, self.plan.preempted
-        self._held_back = self.plan.held_back = {r: None for r in self.state.decodes.members if r not in preempted}
+        self._held_back = {r: None for r in self.state.decodes.members if r not in preempted}
+        self.plan.set_back().held_back = self._held_back
 
     def hold_back(self, request: RequestState) -> bool:
         """Leave a decode out of this iteration: it becomes a context again, one token away from its target."""
         if not self._stays(request) or self._is_held_back(request):
             return False
         self._stop(request)
-        self._held_back = self.plan.held_back = {**(self._held_back or {}), request: None}
+        self._held_back = self.plan.set_back().held_back = {**(self._held_back or {}), request: None}
         self._none_runs()
         return True
 
@@ -73,4 +74,4 @@ class Turns(Undo):
         self._drop_holds(request)
         self._refresh(keys)
         self.plan.blocked.pop(request, None)
-        self.plan.requeued = [*self.plan.requeued, request]
+        self.plan.set_back().requeued = [*self.plan.requeued, request]

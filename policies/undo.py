@@ -42,7 +42,7 @@ class Undo(EncoderDraft):
         if request in self.plan.refused:
             return False
         self.unschedule(request)
-        self.plan.refused = {**self.plan.refused, request: reason}
+        self.plan.set_back().refused = {**self.plan.refused, request: reason}
         return True
 
     def _found(self, request: RequestState) -> list[int]:

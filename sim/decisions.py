@@ -16,10 +16,11 @@ class Decisions:
         numbers = [self.digest, iteration, plan.decode is not None]
         for request, tokens in plan.prefill:
             numbers += (request.id, tokens)
-        if plan.encode or plan.preempted:
+        setbacks = plan.setbacks
+        if plan.encode or (setbacks and setbacks.preempted):
             numbers += (-1, *(number for request, index in plan.encode for number in (request.id, index)))
             numbers += (-2, *(request.id for request in plan.preempted))
-        if plan.held_back or plan.requeued or plan.evicted:
-            numbers += (-3, *(request.id for request in plan.held_back))
-            numbers += (-4, *(request.id for request in plan.requeued), len(plan.evicted))
+        if setbacks and (setbacks.held_back or setbacks.requeued or setbacks.evicted):
+            numbers += (-3, *(request.id for request in setbacks.held_back))
+            numbers += (-4, *(request.id for request in setbacks.requeued), len(setbacks.evicted))
         self.digest = hash(tuple(numbers))

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import platform
 import re
-from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -18,7 +16,7 @@ import yaml
 from pydantic import BaseModel
 
 from sim.files import remove_empty, remove_partials, whole, write_json, write_text, writing
-from sim.iteration_pieces import COLUMNS, TIMES, Columns
+from sim.iteration_file import FAST, write_iterations
 from sim.result import Run
 from workloads.sizes import ChoiceSize, FixedSize
 
@@ -33,23 +31,6 @@ TABLES = ("requests.parquet", "iterations.parquet")
 PACKAGES = ("tandem-serving", "numpy", "simpy", "pandas", "pyarrow")
 PLOTS = re.compile(r"(latency_cdfs|ttft_breakdown|(iteration_timeline|occupancy|stalls|request_gantt)(-.*)?)\.png")
 REPORT = "report.html"  # where `tandem report` writes by default
-# 400,000 iterations: 23 ms and 11 MB; 18 ms more where columns may hold nulls, several times as long with dictionaries
-FAST: dict[str, Any] = {
-    "compression": "snappy",
-    "use_dictionary": False,
-    "write_statistics": False,
-    "data_page_size": 2**17,
-}
-RISING = {  # snappy finds nothing in times that never repeat, and differences tell all of a number that counts up
-    "compression": {name: "none" if name in ("start", "end") else "snappy" for name in (*COLUMNS, "engine")},
-    "column_encoding": {"iteration": "DELTA_BINARY_PACKED"},
-}
-NAMED = FAST | {"use_dictionary": ["engine"]}
-ROWS = 32768  # written at a time: groups of 2,000 take half as long again
-ENGINE = pa.field("engine", pa.dictionary(pa.int16(), pa.string()), nullable=False)
-ITERATIONS = pa.schema(
-    [*(pa.field(name, pa.float64() if name in TIMES else pa.int64(), nullable=False) for name in COLUMNS), ENGINE]
-)
 
 
 def write_run(run: Run, label: str, folder: Path) -> None:
@@ -62,7 +43,7 @@ def write_run(run: Run, label: str, folder: Path) -> None:
         (folder / TIMELINE).unlink(missing_ok=True)  # of an earlier run
         write_text(folder / "scenario.yaml", scenario_text(run.scenario, again=AGAIN[run.origin]))
         write_requests(run.requests, folder / "requests.parquet")
-        _write_iterations(run, folder / "iterations.parquet")
+        write_iterations(run, folder / "iterations.parquet")
         write_json(run.summary, folder / "summary.json")
         write_json(about(run, label), folder / "run.json")
 
@@ -141,35 +122,6 @@ def _column(values: pd.Series[Any]) -> pa.Array:
     """Numbers as they lie in memory, NaN for what never came; texts without what only pandas would know."""
     numeric = pd.api.types.is_numeric_dtype(values.dtype)
     return pa.array(values.to_numpy(), from_pandas=False) if numeric else pa.array(values, pa.string())
-
-
-def _write_iterations(run: Run, path: Path) -> None:
-    """Piece by piece, so that a long run needs no memory for the whole; none where they are not kept."""
-    if not run.scenario.measure.iterations:
-        path.unlink(missing_ok=True)
-        return
-    with whole(path) as partial, pq.ParquetWriter(partial, ITERATIONS, **NAMED | RISING) as writer:
-        for table in _grouped(run.iteration_pieces(), run.engines):
-            writer.write_table(table)
-            del table  # so that the next one lies in the same memory
-
-
-def _grouped(pieces: Iterable[Columns], engines: Sequence[str]) -> Iterator[pa.Table]:
-    """Small pieces together, cut every ROWS rows however they came, so that equal tables are equal files."""
-    rest, names = ITERATIONS.empty_table(), pa.array(engines)
-    for piece in pieces:
-        rest = pa.concat_tables([rest, _named(piece, names)])
-        del piece
-        while rest.num_rows >= ROWS:
-            yield rest.slice(0, ROWS)
-            rest = rest.slice(ROWS)
-    yield rest
-
-
-def _named(piece: Columns, names: pa.Array) -> pa.Table:
-    """With the name of the engine in every row."""
-    numbers = piece.get("engine", np.zeros(len(piece["start"]), np.int16))
-    return pa.Table.from_pydict(piece | {"engine": pa.DictionaryArray.from_arrays(numbers, names)}, schema=ITERATIONS)
 
 
 def remove_plots(folder: Path) -> None:

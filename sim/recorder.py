@@ -6,6 +6,7 @@ from operator import attrgetter
 from policies.plan import IterationPlan
 from policies.request_state import RequestState
 from policies.serving import Completed, ServingState
+from policies.setbacks import Setbacks
 from sim.backend import Outcome
 from sim.decisions import Decisions
 from sim.iteration_log import IterationLog
@@ -47,13 +48,15 @@ class Recorder:
             for request in served(plan.admitted):
                 if request.admitted < 0:  # who is sent back to the queue has been active before
                     request.admitted = now
-        if plan.refused:
-            for request in served(plan.refused):
-                request.reason = plan.refused[request]
-        if plan.preempted or plan.held_back:
-            for request in served([*plan.preempted, *plan.held_back]):
-                if request.joined >= 0:
-                    self.requests.close_segment(request, self.iterations.decode_steps)
+        if plan.setbacks:
+            self._set_back(plan.setbacks)
+
+    def _set_back(self, setbacks: Setbacks) -> None:
+        for request in served(setbacks.refused):
+            request.reason = setbacks.refused[request]
+        for request in served([*setbacks.preempted, *setbacks.held_back]):
+            if request.joined >= 0:
+                self.requests.close_segment(request, self.iterations.decode_steps)
 
     def iterated(self, plan: IterationPlan, outcome: Outcome, state: ServingState, start: int) -> None:
         """Before `complete`: the rows as they stood while the iteration ran."""
