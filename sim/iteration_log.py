@@ -8,12 +8,11 @@ from numpy.typing import NDArray
 from policies.plan import IterationPlan
 from policies.serving import ServingState
 from sim.backend import Outcome
-from sim.decode_run import QUANTUM, SHIFT, DecodeRun
 from sim.engine_use import EngineUse
-from sim.iteration_pieces import COLUMNS, FIELDS, RUN, SHORT, Blur, Columns, Ints, Piece
-from sim.ledger import FULL, Ledger
+from sim.entries import Entries
+from sim.iteration_pieces import COLUMNS, Blur, Columns, Ints, Piece
+from sim.ledger import FULL
 
-ENTRIES = 4096  # read at a time
 PIECE = 32768  # iterations unrolled at a time: few enough pieces that what each costs does not matter
 
 
@@ -26,95 +25,62 @@ class IterationLog:
         self.blur: Blur | None = None  # what iterations of a run come to, where that is drawn
         self.decode_steps = 0  # steps of the decode cohort so far
         self.num_iterations = 0
-        self._num_entries = 0
+        self._entries = Entries(keep)
         self._steps: tuple[Ints, NDArray[np.int32]] | None = None  # once they were asked for
         self._pieces: list[Piece] = []
         self._pieces_of = -1  # the number of iterations that they unroll
-        self._entries = Ledger(self._width)  # FIELDS of each entry
-        self._runs = Ledger(RUN)  # of each entry that is a run
-
-    @property
-    def _width(self) -> int:
-        return len(FIELDS) if self.keep else SHORT
 
     def add(self, plan: IterationPlan, outcome: Outcome, state: ServingState, start: int) -> None:
         """One iteration, or a run of them, as it stands after `begin`."""
-        num_decodes, cache, pool = plan.num_decodes, state.cache, state.pool
+        entries, num_decodes, count = self._entries, plan.num_decodes, 1
         host, encode, _, total, run, _, _ = outcome
-        count = 1
         if run is not None:
-            count, total = self._add_run(run)
+            count, total = entries.add_run(run)
         self.num_iterations += count
-        self._num_entries += 1
         if num_decodes:
             self.decode_steps += count
-        entries = self._entries
-        if len(entries.page) >= FULL:
-            entries.turn_page()
+        entries.size += 1
+        rows = entries.rows
+        if len(rows.page) >= FULL:
+            rows.turn_page()
         if not self.keep:
             alone = not (plan.encode or plan.prefill)
-            entries.page += entries.pack(count, start, total, num_decodes, plan.context_tokens if alone else 0)
+            rows.page += rows.pack(count, start, total, num_decodes, plan.context_tokens if alone else 0)
             return
-        held, used = cache.held_rows, pool.num_blocks - pool.num_free
-        resident = held - cache.pending_rows + cache.released_rows
-        active = len(state.contexts) + len(state.decodes.members)
-        entries.page += entries.pack(
-            count,
-            start,
-            total,
-            num_decodes,
-            plan.context_tokens,
-            encode,
-            host,
-            len(plan.encode),
-            plan.encoder_tokens,
-            plan.num_prefill_tokens,
-            used,
-            held,
-            resident,
-            active,
-            len(state.waiting),
-        )
+        pool, cached = state.pool, bool(state.cache.entries)
+        used, active = pool.num_blocks - pool.num_free, len(state.contexts) + len(state.decodes.members)
+        tokens, context, waiting = plan.num_prefill_tokens, plan.context_tokens, len(state.waiting)
+        if cached:
+            entries.add_encoder(plan, state.cache, encode)
+        rows.page += rows.pack(count, start, total, num_decodes, context, host, tokens, used, active, waiting, cached)
 
     def add_decodes(self, plan: IterationPlan, outcome: Outcome, state: ServingState, start: int) -> None:
         """The same, where all that is active decodes and nobody waits: most iterations, so it is kept short."""
-        num_decodes, cache, pool = plan.num_decodes, state.cache, state.pool
+        entries, num_decodes, count = self._entries, plan.num_decodes, 1
         host, _, _, total, run, _, _ = outcome
-        count = 1
         if run is not None:
-            count, total = self._add_run(run)
+            count, total = entries.add_run(run)
         self.num_iterations += count
-        self._num_entries += 1
         self.decode_steps += count
-        entries = self._entries
-        if len(entries.page) >= FULL:
-            entries.turn_page()
+        entries.size += 1
+        rows = entries.rows
+        if len(rows.page) >= FULL:
+            rows.turn_page()
         if not self.keep:
-            entries.page += entries.pack(count, start, total, num_decodes, plan.context_tokens)
+            rows.page += rows.pack(count, start, total, num_decodes, plan.context_tokens)
             return
-        held, used = cache.held_rows, pool.num_blocks - pool.num_free
-        tokens, resident = plan.context_tokens, held - cache.pending_rows + cache.released_rows
-        entries.page += entries.pack(
-            count, start, total, num_decodes, tokens, 0, host, 0, 0, 0, used, held, resident, num_decodes, 0
-        )
-
-    def _add_run(self, run: DecodeRun) -> tuple[int, int]:
-        """How many iterations it was, and the whole nanoseconds of the first."""
-        count, first, slope, rest = run
-        if count == 1:
-            return 1, rest + first >> SHIFT
-        runs = self._runs
-        runs.page += runs.pack(first % QUANTUM, slope, rest)
-        if len(runs.page) >= FULL:
-            runs.turn_page()
-        return count, first >> SHIFT
+        pool, cached = state.pool, bool(state.cache.entries)
+        if cached:
+            entries.add_encoder(plan, state.cache, 0)
+        context, used = plan.context_tokens, pool.num_blocks - pool.num_free
+        rows.page += rows.pack(count, start, total, num_decodes, context, host, 0, used, num_decodes, 0, cached)
 
     def decode_log(self) -> tuple[Ints, NDArray[np.int32]]:
         """(end in ns, number of decodes) of every step of the cohort."""
         if self._steps is None or len(self._steps[0]) != self.decode_steps:
             self._steps = self._read_steps()
             if not self.keep:  # nothing else is ever asked for, and long runs are why no table is kept
-                self._entries, self._runs, self._num_entries = Ledger(self._width), Ledger(RUN), 0
+                self._entries = Entries(keep=False)
         return self._steps
 
     def _read_steps(self) -> tuple[Ints, NDArray[np.int32]]:
@@ -141,11 +107,10 @@ class IterationLog:
 
     def decodes_alone(self) -> Iterator[tuple[Ints, Ints, Ints]]:
         """Entries of nothing but decodes: how many iterations each, their decodes, the first one's summed context."""
-        for table in self._tables():
-            counts, _, _, decodes, contexts, *more = table
+        for entry, _ in self._entries.parts(PIECE):
+            counts, decodes, contexts = entry["count"], entry["num_decodes"], entry["context_tokens"]
             alone = (decodes > 0) & (contexts > 0)
-            if more:
-                entry = dict(zip(FIELDS[SHORT:], more, strict=True))
+            if self.keep:
                 alone &= (entry["num_items"] == 0) & (entry["num_prefill_tokens"] == 0)
             yield counts[alone], decodes[alone], contexts[alone]
 
@@ -156,18 +121,9 @@ class IterationLog:
         return self._pieces if self.keep else self._unroll()
 
     def _unroll(self) -> Iterator[Piece]:
-        runs, iteration, step = self._runs.reader(), 0, 0
-        for table in self._tables():
-            piece = Piece(table, iteration, step, runs, self.blur)
+        iteration, step = 0, 0
+        for part in self._entries.parts(PIECE):
+            piece = Piece(part, iteration, step, self.blur)
             iteration += len(piece.ends)
             step += piece.num_steps
             yield piece
-
-    def _tables(self) -> Iterator[Ints]:
-        """Fields of the entries, as many together as make about PIECE iterations."""
-        width, entries = self._width, self._entries.reader()
-        for first in range(0, self._num_entries, ENTRIES):
-            size = min(ENTRIES, self._num_entries - first)
-            table = entries.take(size * width).reshape(size, width).T
-            cuts = np.flatnonzero(np.diff(np.cumsum(table[0]) // PIECE)) + 1
-            yield from np.split(table, cuts, axis=1)

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from sim.decode_run import ends
 from sim.engine_use import EngineUse
-from sim.ledger import Reader
+from sim.entries import Part
 
 Ints = NDArray[np.int64]
 Columns = dict[str, NDArray[Any]]
@@ -20,18 +20,6 @@ COUNTS = (
     *("encoder_rows_held", "encoder_rows_resident", "num_running", "num_waiting"),
 )
 COLUMNS = ("iteration", *TIMES, *COUNTS)
-FIELDS = (
-    "count",
-    "start",
-    "total",
-    "num_decodes",
-    "context_tokens",
-    "encode",
-    "host",
-    *(name for name in COUNTS if name not in ("num_decodes", "context_tokens")),
-)
-RUN = 3  # quanta of a run: what its first iteration takes past its whole nanoseconds, its slope and its rest
-SHORT = 5  # the first fields: all that is kept of an entry where there is no table; contexts only of decodes alone
 
 
 class Piece:
@@ -41,13 +29,13 @@ class Piece:
     memory that is used over and over, it takes less time than in memory that is new.
     """
 
-    def __init__(self, table: Ints, iteration: int, step: int, runs: Reader, blur: Blur | None = None) -> None:
-        self.counts, self.begun, totals, self.decodes = table[: SHORT - 1]
-        self.table = table
+    def __init__(self, part: Part, iteration: int, step: int, blur: Blur | None = None) -> None:
+        self.entry, quanta = part
+        self.counts, self.begun, self.decodes = (self.entry[name] for name in ("count", "start", "num_decodes"))
         self.iteration, self.step = iteration, step  # of the first one: its number, decode steps before it
         self.size = int(self.counts.sum())
         self.firsts = np.cumsum(self.counts) - self.counts  # place of each entry's first iteration
-        self.ends = ends(self._later(), self._each(totals), *map(self._each, self._quanta(runs)))  # ns
+        self.ends = ends(self._later(), self._each(self.entry["total"]), *map(self._each, quanta))  # ns
         self.ends += self._each(self.begun)
         if blur is not None:
             self._draw(blur)
@@ -65,18 +53,11 @@ class Piece:
         starts[self.firsts] = self.begun
         return starts
 
-    def _each(self, values: Ints) -> Ints:
+    def _each(self, values: NDArray[Any]) -> NDArray[Any]:
         """Of every iteration, what its entry has."""
         if values.size and (values == values[0]).all():  # no items, nothing encoded: filling takes a tenth of the time
             return np.full(self.size, values[0])
         return np.repeat(values, self.counts)
-
-    def _quanta(self, runs: Reader) -> Ints:
-        """Of every entry, those of its run: RUN rows, with zeros where it is a single iteration."""
-        is_run = self.counts > 1
-        quanta = np.zeros((RUN, len(is_run)), np.int64)
-        quanta[:, is_run] = runs.take(RUN * int(is_run.sum())).reshape(-1, RUN).T
-        return quanta
 
     def _draw(self, blur: Blur) -> None:
         """What iterations of runs take, with what those before them took."""
@@ -109,7 +90,7 @@ class Piece:
         return self._field(name)
 
     def _field(self, name: str) -> Ints:
-        return self._each(self.table[FIELDS.index(name)])
+        return self._each(self.entry[name])
 
     def _later(self) -> Ints:
         """How many iterations of its entry come before each iteration."""
@@ -134,8 +115,7 @@ class Piece:
         if start > 0:
             late = self.ends / 1e9 > start
             counts, elapsed = np.add.reduceat(late, self.firsts, dtype=np.int64), elapsed[late]
-        entry = dict(zip(FIELDS, self.table, strict=True))
-        first = self._first_steps(taken)
+        entry, first = self.entry, self._first_steps(taken)
         blocks = entry["kv_blocks_used"] + taken[first + self.counts - 1] - taken[first]
         return EngineUse(
             int(counts.sum()),
