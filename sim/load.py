@@ -18,7 +18,8 @@ def load_verdict(requests: pd.DataFrame) -> str | None:
     the tail of a short run, where the server is merely still busy when the last request has come, and from a closed
     loop. A queue also wanders, so the growth must be more than the random walk of that many requests makes.
     """
-    sent = requests[requests["status"] != "rejected"].sort_values("arrival", kind="stable")
+    asked = requests[["arrival", "first_token", "finish", "status"]]
+    sent = asked[asked["status"] != "rejected"].sort_values("arrival", kind="stable")
     arrival = sent["arrival"].to_numpy(float)
     if len(sent) < MIN_REQUESTS or arrival[-1] == arrival[0]:
         return None

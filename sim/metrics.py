@@ -52,7 +52,8 @@ def summarise(
     start, end = duration_window or window
     if warmup_requests or warmup:
         itl = itl.since(round(start * 1e9))
-    done = measured[measured["status"] == "finished"]
+    finished = measured["status"] == "finished"
+    done = measured if finished.all() else measured[finished]  # a table of all of them again takes a while
     figures = _counts(measured, done) | _rates(measured, done, end - start, slo)
     peak = math.nan if decode_steps is None else peak_tokens(done, *decode_steps, start, end)
     figures["max_output_tokens_per_s"] = peak
@@ -68,6 +69,8 @@ def summarise(
 
 def _after_warmup(requests: pd.DataFrame, count: int, seconds: float) -> tuple[pd.DataFrame, Window]:
     """The requests that count, and from when to when they were served."""
+    if not count and not seconds:
+        return requests, (requests["arrival"].min(), requests["finish"].max())
     start = requests["arrival"].min() + seconds
     measured = requests.sort_values("arrival", kind="stable").iloc[count:]
     measured = measured[measured["arrival"] >= start]

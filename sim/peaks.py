@@ -41,9 +41,11 @@ def _per_second(times: Ints, tokens: NDArray[Any], window: tuple[int, int]) -> t
 
 def peak_concurrency(requests: pd.DataFrame) -> int:
     """The most requests in flight at one instant; one that ends as another arrives makes room for it."""
-    served = requests[requests["finish"].notna() & (requests["status"] != "rejected")]
-    stuck = requests[requests["status"].isin(["stalled", "unfinished"])]
-    ends, arrivals = served["finish"], pd.concat([served["arrival"], stuck["arrival"]])
+    arrival, finish = (requests[name].to_numpy(float) for name in ("arrival", "finish"))
+    status = requests["status"]
+    served = ~np.isnan(finish) & (status != "rejected").to_numpy(bool)
+    stuck = status.isin(["stalled", "unfinished"]).to_numpy(bool)
+    ends, arrivals = finish[served], np.concatenate([arrival[served], arrival[stuck]])
     times = np.concatenate([ends, arrivals])
     steps = np.repeat([-1, 1], [len(ends), len(arrivals)])
     return int(steps[np.argsort(times, kind="stable")].cumsum().max(initial=0))

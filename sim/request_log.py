@@ -118,16 +118,18 @@ class RequestLog:
         _, step, count, computed, _, _ = self._segments.array().reshape(-1, SEGMENT).T
         first = step + -computed % block_size
         times = np.maximum(0, -(-(step + count - first) // block_size))
-        # one column for each remainder of a step by the block size: down it, every request's crossings are neighbours
-        taken = np.zeros((decode_steps // block_size + 2, block_size), np.int64)
-        place, column = np.minimum(first // block_size, len(taken) - 1), first % block_size
-        np.add.at(taken, (place, column), 1)
-        np.subtract.at(taken, (np.minimum(place + times, len(taken) - 1), column), 1)
-        np.cumsum(taken, axis=0, out=taken)
-        steps: Ints = taken.ravel()
-        np.cumsum(steps, out=steps)
-        steps[decode_steps] = 0
-        return steps[: decode_steps + 1]
+        # a row for each cycle of block_size steps: down a column, a request's crossings are neighbours
+        rows = decode_steps // block_size + 2
+        begun = np.minimum(first // block_size, rows - 1)
+        ended = np.minimum(first // block_size + times, rows - 1)
+        taken = np.zeros(rows * block_size, np.int64)
+        np.add.at(taken, begun * block_size + first % block_size, 1)
+        np.subtract.at(taken, ended * block_size + first % block_size, 1)
+        cycles = taken.reshape(rows, block_size)
+        np.cumsum(cycles, axis=0, out=cycles)
+        np.cumsum(taken, out=taken)
+        taken[decode_steps] = 0
+        return taken[: decode_steps + 1]
 
     def table(self, handed_over: HandedOver = at_once) -> pd.DataFrame:
         """All rows in the order of request ids. `handed_over` says when clients got what was made at a time (ns)."""
