@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from policies.request_state import RequestState
 from policies.reservations import Reservations
-from policies.serving import ServingState
 
 
 class PlanBuilder(Reservations):
@@ -12,15 +11,6 @@ class PlanBuilder(Reservations):
 
     Nothing outside the draft changes before `ServingState.begin` gets the plan.
     """
-
-    def __init__(self, state: ServingState, now: int) -> None:
-        super().__init__(state)
-        self.now = now  # nanoseconds: all that a policy knows of time
-        self.tokens_left = state.max_num_batched_tokens
-        self.free_blocks = state.pool.num_free
-        self.waiting = state.waiting  # not admitted yet, in the order in which they left the front end, or the policy's
-        self.contexts = [*state.contexts]  # active, not decoding yet, newly admitted ones included; first come first
-        self._seats = state.max_num_seqs - len(state.contexts) - len(state.decodes.members)
 
     # Questions
 
@@ -71,13 +61,14 @@ class PlanBuilder(Reservations):
             return False
         if request.num_items_ahead and not self._covers(request, end):
             return False
+        plan = self.plan
         self.tokens_left -= num_tokens
         if blocks > 0:
             self.free_blocks -= blocks
-        self.plan.prefill.append((request, num_tokens))
-        self.plan.num_prefill_tokens += num_tokens
-        if self.plan.blocked:
-            self.plan.blocked.pop(request, None)  # it gets on, whatever refused it an item behind this chunk
+        plan.prefill.append((request, num_tokens))
+        plan.num_prefill_tokens += num_tokens
+        if plan.blocked:
+            plan.blocked.pop(request, None)  # it gets on, whatever refused it an item behind this chunk
         return True
 
     def _covers(self, request: RequestState, end: int) -> bool:

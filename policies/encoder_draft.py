@@ -6,10 +6,9 @@ from collections.abc import Iterable
 from typing import Literal
 
 from policies.encoder_cache import Key
-from policies.plan import Blocked, IterationPlan
+from policies.plan import Blocked
 from policies.request_state import RequestState
 from policies.row_draft import RowDraft
-from policies.serving import UNBOUNDED, ServingState
 
 
 class EncoderDraft(RowDraft):
@@ -17,17 +16,6 @@ class EncoderDraft(RowDraft):
 
     reserved_rows = 0  # of rows_left, kept for the first request left incomplete
     _reserved_for: RequestState | None = None
-
-    def __init__(self, state: ServingState) -> None:
-        self.state = state
-        self.plan = IterationPlan()
-        rows = state.encoder_cache_rows if state.cache.references else UNBOUNDED
-        self.rows_left = rows - state.cache.held_rows
-        self._claims = {}
-        self.encoder_items_left = state.encoder_max_num_items
-        self.encoder_tokens_left = state.encoder_max_num_tokens
-        self._encoding: set[Key] = set()  # keys that this draft encodes
-        self._missing: dict[RequestState, list[int]] = {}  # of whom it was asked, less what this draft obtains
 
     def missing(self, request: RequestState) -> list[int]:
         """Items of the request that prefill needs and that neither the cache nor this draft has for it."""

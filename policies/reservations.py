@@ -9,8 +9,6 @@ from policies.together import Together
 class Reservations(Together):
     """Under `no_evict` every request keeps blocks for its whole answer, so that nobody is ever preempted."""
 
-    contexts: list[RequestState]
-
     @property
     def blocks_to_decode(self) -> int:
         """KV blocks that this iteration's decodes cross into."""

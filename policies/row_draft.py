@@ -6,26 +6,20 @@ from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import Any
 
+from policies.draft import Draft
 from policies.encoder_cache import EncoderEntry, Key
-from policies.plan import IterationPlan
 from policies.request_state import RequestState
-from policies.serving import ServingState
 
 NONE: Mapping[Any, Any] = MappingProxyType({})
 
 
-class RowDraft:
+class RowDraft(Draft):
     """Holds on outputs are counted as they would stand after this draft; the cache itself stays as it is."""
 
     _dropped: Mapping[Key, int] = NONE  # holds that this draft takes away
     _refreshed: Mapping[Key, None] = NONE  # keys that nobody holds any more since this draft, in that order
     _evicted: dict[Key, None] | None = None  # where eviction does not wait for `begin` to need it
     _free_rows = 0  # of rows_left, those that need no eviction, where that matters
-
-    state: ServingState
-    plan: IterationPlan
-    rows_left: int  # that are free, or can be had by evicting
-    _claims: dict[Key, int]  # holds that this draft adds
 
     def evict_at_once(self) -> None:
         """From here on, taking rows evicts, and that stays so if the rows are given back: a fault of vLLM's.

@@ -61,12 +61,11 @@ class ServingState:
         self.encoder_max_num_items = _number(limits.encoder_max_num_items)
         self.encoder_max_num_tokens = _number(limits.encoder_max_num_tokens)
         self.encoder_cache_rows = _number(limits.encoder_cache_rows)
-        bounded = self.encoder_cache_rows < UNBOUNDED
+        bounded, references = self.encoder_cache_rows < UNBOUNDED, limits.release != "iteration"
         self.cache = EncoderCache(
-            self.encoder_cache_rows if bounded else None,
-            reuse=limits.encoder_cache_reuse,
-            references=limits.release != "iteration",
+            self.encoder_cache_rows if bounded else None, reuse=limits.encoder_cache_reuse, references=references
         )
+        self.rows_in_all = self.encoder_cache_rows if references else UNBOUNDED  # of which a draft may take the rest
         self.waiting: deque[RequestState] = deque()
         self.contexts: dict[RequestState, None] = {}  # active and not decoding, in order of admission
         self.pool = self._new_pool(limits.num_kv_blocks, limits.block_size)

@@ -10,9 +10,6 @@ from policies.request_state import RequestState
 class Undo(EncoderDraft):
     """For policies that see only later that a request cannot run, or that another needs more what it was to get."""
 
-    tokens_left: int
-    free_blocks: int
-
     def blocks_needed(self, request: RequestState, num_tokens: int) -> int:
         """KV blocks to be had for the request's next tokens; a decode has one."""
         decodes = self.state.decodes
