@@ -25,7 +25,7 @@ RISING = {  # snappy finds nothing in times that never repeat, and differences t
     "column_encoding": {"iteration": "DELTA_BINARY_PACKED"},
 }
 NAMED = FAST | {"use_dictionary": ["engine"]}
-ROWS = 32768  # written at a time: groups of 2,000 take half as long again
+ROWS = 8192  # written at a time: groups of 2,000 take half as long again
 ENGINE = pa.field("engine", pa.dictionary(pa.int16(), pa.string()), nullable=False)
 SCHEMA = pa.schema(
     [*(pa.field(name, pa.float64() if name in TIMES else pa.int64(), nullable=False) for name in COLUMNS), ENGINE]
@@ -43,7 +43,8 @@ def write_iterations(run: Run, path: Path) -> None:
     tables = _grouped(run.iteration_pieces(), run.engines)
     with (
         whole(path) as partial,
-        pq.ParquetWriter(partial, SCHEMA, **NAMED | RISING) as writer,
+        pa.output_stream(partial, buffer_size=2**20) as file,
+        pq.ParquetWriter(file, SCHEMA, **NAMED | RISING) as writer,
         ThreadPoolExecutor(1) as beside,
     ):
         written: Future[None] = beside.submit(writer.write_table, next(tables))
