@@ -69,39 +69,41 @@ class Piece:
 
     def columns(self, names: Sequence[str], taken: Ints) -> Columns:
         """Those of the table, times in seconds; `taken` are the KV blocks taken by the end of each decode step."""
-        later = self._later()
-        whole = ((name, self._whole(name, later, taken)) for name in names)
-        return {name: values / 1e9 if name in TIMES else values for name, values in whole}
+        return {name: self._column(name, taken) for name in names}
 
-    def _whole(self, name: str, later: Ints, taken: Ints) -> Any:
+    def _column(self, name: str, taken: Ints) -> Any:
+        entry = self.entry
         match name:
             case "iteration":
                 return np.arange(self.iteration, self.iteration + self.size)
             case "start":
-                return self._starts()
+                return self._starts() / 1e9
             case "end":
-                return self.ends
+                return self.ends / 1e9
             case "compute":
-                return self.ends - self._starts() - self._field("encode") - self._field("host")
+                return (self.ends - self._starts() - self._each(entry["encode"] + entry["host"])) / 1e9
+            case "encode" | "host":
+                return self._each(entry[name] / 1e9)
             case "context_tokens":
-                return self._field(name) + self._each(self.decodes) * later
+                return self._each(entry[name]) + self._each(self.decodes) * self._later()
             case "kv_blocks_used":
-                return self._field(name) + self._grown(later, taken)
-        return self._field(name)
-
-    def _field(self, name: str) -> Ints:
-        return self._each(self.entry[name])
+                return self._each(entry[name] - taken[self._first_steps(taken)]) + self._taken_by(taken)
+        return self._each(entry[name])
 
     def _later(self) -> Ints:
         """How many iterations of its entry come before each iteration."""
-        later: Ints = np.arange(self.size) - self._each(self.firsts)
+        later = np.arange(self.size)
+        later -= self._each(self.firsts)
         return later
 
-    def _grown(self, later: Ints, taken: Ints) -> Ints:
-        """KV blocks that each iteration's run has taken since its first one."""
-        first = self._first_steps(taken)
-        grown: Ints = taken[self._each(first) + later] - self._each(taken[first])
-        return grown
+    def _taken_by(self, taken: Ints) -> Ints:
+        """Of them, those by the end of each iteration; none where it decodes nothing."""
+        steps = taken[self.step : self.step + self.num_steps]
+        if self.num_steps == self.size:
+            return steps
+        spread = np.zeros(self.size, np.int64)
+        spread[self._each(self.decodes > 0)] = steps
+        return spread
 
     def _first_steps(self, taken: Ints) -> Ints:
         """The decode step of each entry's first iteration; where there is none, one of no blocks."""
