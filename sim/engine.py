@@ -106,30 +106,37 @@ class Engine:
             if self._told:
                 self._take_in(start)
                 continue  # a client that was told may send again at this very moment
-            # the policy is only asked where there is a choice to make
-            plan = all_decode if state.only_decodes() else self.draft(start)
-            if plan is all_decode or plan:
-                outcome = self._launch(plan, start, upcoming)
-                _, _, _, total, run, failed, _ = outcome  # each by its name takes longer
-                end = start + total
-                if upcoming <= end or not self.fast_path:
-                    yield Later(env, end - now(env))
-                if plan is all_decode:
-                    add_decodes(plan, outcome, state, start)
-                else:
-                    recorder.iterated(plan, outcome, state, start)
-                start = end
-                completed = state.complete(plan, 1 if run is None else run.num_iterations, failed)
-                if completed is not NOTHING:
-                    if recorder.clients_wait and start > now(env) and recorder.is_awaited(completed):
-                        yield Later(env, start - now(env))  # clients act at the time at which they hear of it
-                    recorder.completed(completed, outcome, start)
-                if failed and self.end_when_out_of_memory:
-                    raise OutOfMemoryError(outcome.reason)
-            elif plan.changes_alone:
-                yield from self._change(plan, start)
+            if state.only_decodes():  # there is no choice to make, and the policy is not asked
+                plan, outcome = all_decode, self._decode(start, upcoming)
             else:
-                start = yield from self._rest(plan, start)
+                plan = self.draft(start)
+                if not plan:
+                    start = yield from self._without_running(plan, start)
+                    continue
+                outcome = self._launch(plan, start, upcoming)
+            _, _, _, total, run, failed, _ = outcome  # each by its name takes longer
+            end = start + total
+            if upcoming <= end or not self.fast_path:
+                yield Later(env, end - now(env))
+            if plan is all_decode:
+                add_decodes(plan, outcome, state, start)
+            else:
+                recorder.iterated(plan, outcome, state, start)
+            start = end
+            completed = state.complete(plan, 1 if run is None else run.num_iterations, failed)
+            if completed is not NOTHING:
+                if recorder.clients_wait and start > now(env) and recorder.is_awaited(completed):
+                    yield Later(env, start - now(env))  # clients act at the time at which they hear of it
+                recorder.completed(completed, outcome, start)
+            if failed and self.end_when_out_of_memory:
+                raise OutOfMemoryError(outcome.reason)
+
+    def _without_running(self, plan: IterationPlan, start: int) -> Generator[simpy.Event, None, int]:
+        """A plan with nothing to run; returns when the next draft is due."""
+        if plan.changes_alone:
+            yield from self._change(plan, start)
+            return start
+        return (yield from self._rest(plan, start))
 
     def _change(self, plan: IterationPlan, start: int) -> Generator[simpy.Event, None, None]:
         """Carry out a plan that runs nothing: it takes no time."""
@@ -141,23 +148,27 @@ class Engine:
                 yield Later(self.env, start - now(self.env))
             self.recorder.completed(completed, AT_ONCE, start)
 
+    def _decode(self, start: int, upcoming: float) -> Outcome:
+        """Nothing but an event or the end of an answer changes what runs."""
+        state, plan, repeats, horizon = self.state, self._all_decode, 1, 0
+        if self.fast_path and not self._owed:
+            until = FOREVER if upcoming > FOREVER else int(upcoming)
+            repeats, horizon = state.decodes.steps_alike(), until - start
+        state.begin_decodes(plan)
+        outcome = self.backend.wait(self.backend.launch(plan, repeats, horizon))
+        return self._with_owed(outcome) if self._owed else outcome
+
     def _launch(self, plan: IterationPlan, start: int, upcoming: float) -> Outcome:
-        state, backend, repeats, horizon = self.state, self.backend, 1, 0
-        if plan is self._all_decode:  # nothing but an event or the end of an answer changes it
-            if self.fast_path:
-                until = FOREVER if upcoming > FOREVER else int(upcoming)
-                repeats, horizon = state.decodes.steps_alike(), until - start
-            state.begin_decodes(plan)
-        elif not plan.prefill and plan.decodes_only:
-            if self.fast_path:
+        state, repeats, horizon = self.state, 1, 0
+        if not plan.prefill and plan.decodes_only:
+            if self.fast_path and not self._owed:
                 repeats, horizon = state.steps_alike(), self._unchanged_until(upcoming) - start
             state.begin_decodes(plan)
         else:
             self.recorder.planned(plan, start)
             state.begin(plan)
-        if self._owed:
-            return self._with_owed(backend.wait(backend.launch(plan, 1, 0)))
-        return backend.wait(backend.launch(plan, repeats, horizon))
+        outcome = self.backend.wait(self.backend.launch(plan, repeats, horizon))
+        return self._with_owed(outcome) if self._owed else outcome
 
     def _with_owed(self, outcome: Outcome) -> Outcome:
         """The loop worked on what it had taken in before it came to this iteration."""

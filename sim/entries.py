@@ -36,12 +36,11 @@ class Part(NamedTuple):
 class Entries:
     """A run of decode iterations is one entry."""
 
-    __slots__ = ("encoder", "fields", "rows", "runs", "size")
+    __slots__ = ("encoder", "fields", "rows", "runs")
 
     def __init__(self, keep: bool) -> None:
         """`keep` all that a table needs."""
         self.fields = ALWAYS if keep else SHORT
-        self.size = 0
         self.rows = Ledger(len(self.fields))
         self.runs = Ledger(len(QUANTA))
         self.encoder = Ledger(len(ENCODER))
@@ -68,8 +67,9 @@ class Entries:
     def parts(self, most_iterations: int) -> Iterator[Part]:
         """All entries in order, as many together as make about so many iterations."""
         width, rows, runs, encoder = len(self.fields), self.rows.reader(), self.runs.reader(), self.encoder.reader()
-        for first in range(0, self.size, AT_A_TIME):
-            size = min(AT_A_TIME, self.size - first)
+        number = len(self.rows) // width
+        for first in range(0, number, AT_A_TIME):
+            size = min(AT_A_TIME, number - first)
             table = rows.take(size * width).reshape(size, width).T
             cuts = np.flatnonzero(np.diff(np.cumsum(table[0]) // most_iterations)) + 1
             for start, stop in pairwise([0, *cuts, size]):

@@ -39,7 +39,6 @@ class IterationLog:
         self.num_iterations += count
         if num_decodes:
             self.decode_steps += count
-        entries.size += 1
         rows = entries.rows
         if len(rows.page) >= FULL:
             rows.turn_page()
@@ -62,7 +61,6 @@ class IterationLog:
             count, total = entries.add_run(run)
         self.num_iterations += count
         self.decode_steps += count
-        entries.size += 1
         rows = entries.rows
         if len(rows.page) >= FULL:
             rows.turn_page()

@@ -25,6 +25,10 @@ class Ledger:
         self.pack = Struct(f"={width}q").pack
         self.page = bytearray()
 
+    def __len__(self) -> int:
+        """Integers in all."""
+        return sum(map(len, self._pages)) + len(self.page) // 8
+
     def turn_page(self) -> None:
         """Begin a new page; due as soon as the one in hand has FULL bytes."""
         self._pages.append(_packed(np.frombuffer(self.page, np.int64)))

@@ -146,8 +146,7 @@ class PoolEngine(Engine):
         if request.first_token < 0:
             request.transfer += parcel.landed - parcel.handed
         else:
-            time, _, _, computed = request.segments.pop()
-            request.segments.append((time, self.recorder.iterations.decode_steps, -1, computed))
+            request.given_step = self.recorder.iterations.decode_steps
         state.submit(request)
 
     def _accept(self) -> None:

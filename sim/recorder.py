@@ -107,10 +107,11 @@ class Recorder:
     def completed(self, completed: Completed, outcome: Outcome, now: int) -> None:
         """After `complete`: tokens, and who is done."""
         emitted: list[ServedRequest] = completed.emitted  # type: ignore[assignment]  # see `served`
+        steps = self.iterations.decode_steps
         for request in emitted:
             if request.first_token < 0:
                 request.first_token = now
-            request.segments.append((now, self.iterations.decode_steps, -1, request.num_computed_tokens))
+            request.given, request.given_step, request.given_tokens = now, steps, request.num_computed_tokens
         finished: list[ServedRequest] = completed.finished  # type: ignore[assignment]
         for request in finished:
             self.leave(request, now, "finished")

@@ -8,7 +8,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from sim.ledger import FULL, Ledger
-from sim.served import ServedRequest
+from sim.served import NEVER, ServedRequest
 
 Ints = NDArray[np.int64]
 HandedOver = Callable[[Ints], Ints]
@@ -45,12 +45,13 @@ class RequestLog:
 
     def close_segment(self, request: ServedRequest, decode_steps: int) -> None:
         """The request stops decoding before its answer is complete."""
-        time, step, _, computed = request.segments.pop()
-        request.segments.append((time, step, decode_steps - step, computed))
+        count = decode_steps - request.given_step
+        request.segments = [*request.segments, (request.given, request.given_step, count, request.given_tokens)]
+        request.given = NEVER
 
     def add(self, request: ServedRequest, decode_steps: int) -> None:
         asked, items, rows = request.request, request.items, self._rows
-        if request.segments:
+        if request.given >= 0 or request.segments:
             self._add_segments(request, decode_steps)
         if len(rows.page) >= FULL:
             rows.turn_page()
@@ -85,10 +86,12 @@ class RequestLog:
 
     def _add_segments(self, request: ServedRequest, decode_steps: int) -> None:
         segments, finished, continues = self._segments, request.status == "finished", False
-        for time, step, steps, computed in request.segments:
-            count = steps if steps >= 0 else decode_steps - step
-            segments.page += segments.pack(time, step, count, computed, continues, finished)
+        for segment in request.segments:
+            segments.page += segments.pack(*segment, continues, finished)
             continues = True
+        time, step = request.given, request.given_step
+        if time >= 0:
+            segments.page += segments.pack(time, step, decode_steps - step, request.given_tokens, continues, finished)
         if len(segments.page) >= FULL:
             segments.turn_page()
 

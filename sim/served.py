@@ -1,6 +1,6 @@
 """A request as the simulator follows it: when it passed what, and where its time to first token went."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import simpy
@@ -26,11 +26,13 @@ class ServedRequest(RequestState):
     reason = ""
     done: simpy.Event | None = None  # for a client that waits for the answer
 
+    given = NEVER  # when prefill gave the token from which it decodes, the next decode step, tokens in the KV then
+    given_step = given_tokens = 0
+    segments: Sequence[tuple[int, int, int, int]] = ()  # of those before it: time, step, number of steps, tokens
+
     def __init__(self, request: Request, arrival: int) -> None:
         super().__init__(request)
         self.arrival = arrival
-        # a token that prefill gave: its time, the next decode step, steps from there (-1: still), tokens in the KV then
-        self.segments: list[tuple[int, int, int, int]] = []
 
 
 def served(requests: Iterable[RequestState]) -> Iterable[ServedRequest]:

@@ -45,8 +45,10 @@ class SimulatedBackend:
         self.peak_encoder_bytes = 0  # activations and outputs at their worst moment
 
     def launch(self, plan: IterationPlan, max_iterations: int, horizon: int) -> Outcome:
-        if plan.encode or plan.prefill:
-            return self._mixed(plan)
+        if plan.encode:
+            return self._encoding(plan)
+        if plan.prefill:
+            return self._prefilling(plan)
         cost = self.cost
         if max_iterations == 1:
             compute = cost.decodes_alone(plan.num_decodes, plan.context_tokens)
@@ -57,16 +59,19 @@ class SimulatedBackend:
     def wait(self, handle: Outcome) -> Outcome:
         return handle
 
-    def _mixed(self, plan: IterationPlan) -> Outcome:
-        cost, encode = self.cost, 0
-        failed: Sequence[RequestState] = ()
-        calls: Sequence[tuple[int, int]] = ()
-        if plan.encode:
-            failed = self._without_memory(plan)
-            calls = () if failed else [frames(call) for call in plan.encoder_calls()]
-            encode = sum(cost.encode(*call) for call in calls)
-        prefill = [(r, tokens) for r, tokens in plan.prefill if r not in failed] if failed else plan.prefill
-        chunks = [(tokens, r.num_computed_tokens) for r, tokens in prefill]
+    def _prefilling(self, plan: IterationPlan) -> Outcome:
+        cost = self.cost
+        chunks = [(tokens, r.num_computed_tokens) for r, tokens in plan.prefill]
+        compute = cost.compute(chunks, plan.num_decodes, plan.context_tokens)
+        self.beyond.iteration((), chunks, plan.num_decodes, plan.context_tokens)
+        return _outcome((cost.host, 0, compute, cost.host + compute, None, (), ""))
+
+    def _encoding(self, plan: IterationPlan) -> Outcome:
+        """And prefilling, except for those whom it fails."""
+        cost, failed = self.cost, self._without_memory(plan)
+        calls = [] if failed else [frames(call) for call in plan.encoder_calls()]
+        encode = sum(cost.encode(*call) for call in calls)
+        chunks = [(tokens, r.num_computed_tokens) for r, tokens in plan.prefill if r not in failed]
         compute = cost.compute(chunks, plan.num_decodes, plan.context_tokens)
         if self.computes:
             self.beyond.iteration(calls, chunks, plan.num_decodes, plan.context_tokens)
@@ -105,8 +110,11 @@ class EncodeBackend(SimulatedBackend):
     computes = False
 
     def launch(self, plan: IterationPlan, max_iterations: int, horizon: int) -> Outcome:
-        outcome = self._mixed(plan)
-        return outcome._replace(compute=0, total=outcome.host + outcome.encode)
+        host = self.cost.host
+        if not plan.encode:
+            return Outcome(host, 0, 0, host)
+        outcome = self._encoding(plan)
+        return outcome._replace(compute=0, total=host + outcome.encode)
 
 
 def backend_type(state: ServingState) -> type[SimulatedBackend]:
