@@ -61,8 +61,6 @@ class Recorder:
     def iterated(self, plan: IterationPlan, outcome: Outcome, state: ServingState, start: int) -> None:
         """Before `complete`: the rows as they stood while the iteration ran."""
         self.iterations.add(plan, outcome, state, start)
-        if not (plan.encode or plan.prefill or plan.blocked):
-            return
         if plan.encode:
             self._label_encode(plan, outcome.encode)
         for owner, _ in plan.prefill:
@@ -106,17 +104,17 @@ class Recorder:
 
     def completed(self, completed: Completed, outcome: Outcome, now: int) -> None:
         """After `complete`: tokens, and who is done."""
-        emitted: list[ServedRequest] = completed.emitted  # type: ignore[assignment]  # see `served`
+        emitted, finished, failed = completed
         steps = self.iterations.decode_steps
-        for request in emitted:
+        for owner in emitted:
+            request: ServedRequest = owner  # type: ignore[assignment]  # see `served`
             if request.first_token < 0:
                 request.first_token = now
             request.given, request.given_step, request.given_tokens = now, steps, request.num_computed_tokens
-        finished: list[ServedRequest] = completed.finished  # type: ignore[assignment]
-        for request in finished:
-            self.leave(request, now, "finished")
-        if completed.failed:
-            for request in served(completed.failed):
+        for owner in finished:
+            self.leave(owner, now, "finished")  # type: ignore[arg-type]  # see `served`
+        if failed:
+            for request in served(failed):
                 self.leave(request, now, "failed", request.reason or outcome.reason)
 
     def leave(self, request: ServedRequest, now: int, status: str, reason: str = "") -> None:
