@@ -44,7 +44,7 @@ class PlanBuilder(Reservations):
             count -= sum(request in decodes.members for request in plan.preempted) + len(plan.held_back)
         if not 0 < count <= self.tokens_left:
             return False
-        blocks = self.blocks_to_decode
+        blocks = self.blocks_to_decode if plan.setbacks else decodes.num_crossing()
         if blocks > self.free_blocks:
             return False
         plan.decode = decodes

@@ -79,7 +79,6 @@ class DecodeCohort:
         free = self._pool.num_free
         return limit if most <= free else self._with_blocks(limit, free)
 
-    @property
     def num_crossing(self) -> int:
         """KV blocks that the next step needs."""
         return self._crossing[self.steps % self._block_size]

@@ -48,8 +48,12 @@ class IterationPlan(MaySetBack):
         self.context_tokens = 0  # that the decodes attend to; set by begin
         self.blocked: dict[RequestState, Blocked] = {}  # whom an encoder budget or the cache refused, and why
 
+    def is_empty(self) -> bool:
+        """Whether there is nothing to run."""
+        return self.decode is None and not (self.prefill or self.encode)
+
     def __bool__(self) -> bool:
-        return self.decode is not None or bool(self.prefill or self.encode)
+        return not self.is_empty()
 
     def encoder_calls(self) -> list[list[tuple[RequestState, int]]]:
         """The items to encode, call by call."""

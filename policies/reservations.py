@@ -13,7 +13,7 @@ class Reservations(Together):
     def blocks_to_decode(self) -> int:
         """KV blocks that this iteration's decodes cross into."""
         decodes = self.state.decodes
-        blocks = decodes.num_crossing
+        blocks = decodes.num_crossing()
         if self.plan.setbacks:
             blocks -= sum(map(decodes.crosses, (*self.plan.preempted, *self.plan.held_back)))
         return blocks

@@ -108,7 +108,7 @@ class ServingState:
             return False
         decodes, free = self.decodes, self.pool.num_free
         number = len(decodes.members)
-        return 0 < number <= self.max_num_batched_tokens and (number <= free or decodes.num_crossing <= free)
+        return 0 < number <= self.max_num_batched_tokens and (number <= free or decodes.num_crossing() <= free)
 
     def steps_alike(self) -> int:
         """How many times a plan of nothing but decodes would be drafted again if nothing arrived or was cancelled.

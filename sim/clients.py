@@ -18,10 +18,11 @@ HandingOver = Callable[[], simpy.Event | None]  # what a client waits for when i
 
 def open_loop(env: simpy.Environment, requests: Iterator[Request], send: Send) -> Generator[simpy.Event, None, None]:
     """Every request at its scheduled time, however the server fares."""
+    time = now(env)
     for request in requests:
-        ahead = request.arrival - env.now
-        if ahead > 0:
-            yield env.timeout(ahead)
+        if request.arrival > time:
+            yield env.timeout(request.arrival - time)
+            time = request.arrival
         send(request)
 
 

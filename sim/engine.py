@@ -110,12 +110,11 @@ class Engine:
                 plan, outcome = all_decode, self._decode(start, upcoming)
             else:
                 plan = self.draft(start)
-                if not plan:
+                if plan.is_empty():
                     start = yield from self._without_running(plan, start)
                     continue
                 outcome = self._launch(plan, start, upcoming)
-            _, _, _, total, run, failed, _ = outcome  # each by its name takes longer
-            end = start + total
+            end, run, failed = start + outcome.total, outcome.run, outcome.failed
             if upcoming <= end or not self.fast_path:
                 yield Later(env, end - now(env))
             if plan is all_decode:

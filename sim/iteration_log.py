@@ -33,7 +33,7 @@ class IterationLog:
     def add(self, plan: IterationPlan, outcome: Outcome, state: ServingState, start: int) -> None:
         """One iteration, or a run of them, as it stands after `begin`."""
         entries, num_decodes, count = self._entries, plan.num_decodes, 1
-        host, encode, _, total, run, _, _ = outcome
+        total, run = outcome.total, outcome.run
         if run is not None:
             count, total = entries.add_run(run)
         self.num_iterations += count
@@ -50,13 +50,15 @@ class IterationLog:
         used, active = pool.num_blocks - pool.num_free, len(state.contexts) + len(state.decodes.members)
         tokens, context, waiting = plan.num_prefill_tokens, plan.context_tokens, len(state.waiting)
         if cached:
-            entries.add_encoder(plan, state.cache, encode)
-        rows.page += rows.pack(count, start, total, num_decodes, context, host, tokens, used, active, waiting, cached)
+            entries.add_encoder(plan, state.cache, outcome.encode)
+        rows.page += rows.pack(
+            count, start, total, num_decodes, context, outcome.host, tokens, used, active, waiting, cached
+        )
 
     def add_decodes(self, plan: IterationPlan, outcome: Outcome, state: ServingState, start: int) -> None:
         """The same, where all that is active decodes and nobody waits: most iterations, so it is kept short."""
         entries, num_decodes, count = self._entries, plan.num_decodes, 1
-        host, _, _, total, run, _, _ = outcome
+        total, run = outcome.total, outcome.run
         if run is not None:
             count, total = entries.add_run(run)
         self.num_iterations += count
@@ -71,7 +73,7 @@ class IterationLog:
         if cached:
             entries.add_encoder(plan, state.cache, 0)
         context, used = plan.context_tokens, pool.num_blocks - pool.num_free
-        rows.page += rows.pack(count, start, total, num_decodes, context, host, 0, used, num_decodes, 0, cached)
+        rows.page += rows.pack(count, start, total, num_decodes, context, outcome.host, 0, used, num_decodes, 0, cached)
 
     def decode_log(self) -> tuple[Ints, NDArray[np.int32]]:
         """(end in ns, number of decodes) of every step of the cohort."""

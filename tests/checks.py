@@ -122,7 +122,7 @@ def fingerprint(state: ServingState) -> Any:
     entries = [(e.key, e.num_holds, e.ready, None if e.rows is None else tuple(e.rows)) for e in cache]
     books = (cache.held_rows, cache.pending_rows, cache.released_rows, cache.num_evictions)
     books += (state.num_queued, state.num_finished)
-    steps = (decodes.steps, decodes.context_tokens, decodes.num_blocks, decodes.num_crossing)
+    steps = (decodes.steps, decodes.context_tokens, decodes.num_blocks, decodes.num_crossing())
     return requests, entries, flights, list(cache.released), books, tuple(state.pool.free), steps
 
 
