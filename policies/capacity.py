@@ -6,7 +6,7 @@ from policies.request_state import RequestState
 
 def fitting(builder: PlanBuilder) -> list[RequestState]:
     """Active requests that may prefill now, in order; the decodes always fit, if need be after preemptions."""
-    if builder.state.limits.capacity == "no_evict":
+    if builder.state.no_evict:
         return builder.reserved()
     return _most_at_once(builder)
 

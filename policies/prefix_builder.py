@@ -55,7 +55,7 @@ class CachingBuilder(PlanBuilder):
 
     @property
     def unclaimed_blocks(self) -> int:
-        if self.state.limits.capacity != "no_evict":
+        if not self.state.no_evict:
             return super().unclaimed_blocks
         return self._unreserved_blocks - sum(self.blocks_to_start(r) for r in self.contexts if not r.blocks)
 

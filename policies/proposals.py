@@ -14,7 +14,7 @@ def can_start(builder: PlanBuilder) -> list[RequestState]:
 
     There the decodes get theirs first, if need be after preemptions.
     """
-    if builder.state.limits.capacity == "no_evict":
+    if builder.state.no_evict:
         return fitting(builder)
     while builder.blocks_to_decode > builder.free_blocks:
         builder.preempt(last_started(builder, after=-1)[0])
@@ -68,4 +68,4 @@ def _find_blocks(builder: PlanBuilder, chunks: Chunks, request: RequestState, ch
 def _short(builder: PlanBuilder, chunks: Chunks) -> bool:
     preempted = builder.plan.preempted
     needed = (builder.blocks_needed(r, tokens) for r, tokens in chunks.items() if r not in preempted)
-    return builder.state.limits.capacity != "no_evict" and sum(needed) > builder.free_blocks
+    return not builder.state.no_evict and sum(needed) > builder.free_blocks

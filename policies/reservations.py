@@ -34,12 +34,11 @@ class Reservations(Together):
     def unclaimed_blocks(self) -> int:
         """KV blocks that nobody active needs."""
         state = self.state
-        if state.limits.capacity == "no_evict":
+        if state.no_evict:
             return state.pool.num_blocks - state.decodes.num_blocks - sum(r.max_blocks for r in self.contexts)
         missing = sum(self.blocks_to_start(r) - len(r.blocks) for r in self.contexts)
         return self.free_blocks - self.blocks_to_decode - missing
 
     def blocks_to_start(self, request: RequestState) -> int:
         """Of these, what who is not active yet would need: under `no_evict` for its answer, else for its prefill."""
-        no_evict = self.state.limits.capacity == "no_evict"
-        return request.max_blocks if no_evict else self.state.pool.blocks_for(request.target)
+        return request.max_blocks if self.state.no_evict else self.state.pool.blocks_for(request.target)

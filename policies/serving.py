@@ -57,6 +57,7 @@ class ServingState:
         assert limits.num_kv_blocks is not None, "resolve the number of KV blocks first"
         self.limits = limits
         self.queue_key = queue_key
+        self.no_evict = limits.capacity == "no_evict"
         self.max_num_seqs = limits.max_num_seqs
         self.max_num_batched_tokens = limits.max_num_batched_tokens
         self.encoder_max_num_items = _number(limits.encoder_max_num_items)
@@ -116,7 +117,7 @@ class ServingState:
         Until a member finishes or the KV blocks run out. Where an active request may take blocks back from younger
         ones, it can do so as soon as the decodes have grown, so only once.
         """
-        if self.contexts and self.limits.capacity == "max_utilization":
+        if self.contexts and not self.no_evict:
             return 1
         return self.decodes.steps_alike()
 

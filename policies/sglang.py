@@ -104,7 +104,7 @@ class Sglang(Policy):
         taken = state.pool.num_held - sum(len(r.blocks) for r in state.contexts)
         taken += builder.blocks_to_decode if builder.plan.decode is not None else 0
         left = decodes.num_blocks - taken - sum(r.max_blocks - decodes.num_blocks_of(r) for r in gone)
-        return left if state.limits.capacity == "no_evict" else int(self.new_token_ratio * left)
+        return left if state.no_evict else int(self.new_token_ratio * left)
 
     def _computable(self, builder: PlanBuilder, request: RequestState) -> int:
         """Tokens that there are KV blocks for."""

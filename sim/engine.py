@@ -47,6 +47,7 @@ class Engine:
         self.end_when_out_of_memory = end_when_out_of_memory
         self._builder_type = builder_type(state)
         self._schedule = policy.schedule
+        self._why_never = policy.why_never
         self._told = False  # of something that takes effect at the next draft
         self._owed = 0  # ns of the loop's own work on what it took in, not paid yet
         self._arrived: list[ServedRequest] = []
@@ -59,7 +60,8 @@ class Engine:
     def deliver(self, request: ServedRequest) -> None:
         """A prepared request reaches the queue; one that can never be served is rejected here, alone."""
         request.prepared = time = now(self.env)
-        reason = self.policy.why_never(self.state.limits, request)
+        why_never = self._why_never
+        reason = why_never(self.state.limits, request)
         if reason:
             self.recorder.leave(request, time, "rejected", reason)
             return
@@ -78,8 +80,9 @@ class Engine:
 
     def draft(self, start: int) -> IterationPlan:
         """The plan of the iteration that would begin now, as the policy has it; changes nothing."""
-        self._builder = builder = self._builder_type(self.state, start)
-        self._schedule(builder)
+        new, schedule = self._builder_type, self._schedule
+        self._builder = builder = new(self.state, start)
+        schedule(builder)
         return builder.plan
 
     def _wake(self) -> None:
@@ -151,7 +154,7 @@ class Engine:
         """Nothing but an event or the end of an answer changes what runs."""
         state, plan, repeats, horizon = self.state, self._all_decode, 1, 0
         if self.fast_path and not self._owed:
-            until = FOREVER if upcoming > FOREVER else int(upcoming)
+            until: int = FOREVER if upcoming > FOREVER else upcoming  # type: ignore[assignment]  # times are whole
             repeats, horizon = state.decodes.steps_alike(), until - start
         state.begin_decodes(plan)
         outcome = self.backend.wait(self.backend.launch(plan, repeats, horizon))

@@ -46,7 +46,7 @@ class IterationLog:
             alone = not (plan.encode or plan.prefill)
             rows.page += rows.pack(count, start, total, num_decodes, plan.context_tokens if alone else 0)
             return
-        pool, cached = state.pool, bool(state.cache.entries)
+        pool, cached = state.pool, len(state.cache.entries)
         used, active = pool.num_blocks - pool.num_free, len(state.contexts) + len(state.decodes.members)
         tokens, context, waiting = plan.num_prefill_tokens, plan.context_tokens, len(state.waiting)
         if cached:
@@ -69,7 +69,7 @@ class IterationLog:
         if not self.keep:
             rows.page += rows.pack(count, start, total, num_decodes, plan.context_tokens)
             return
-        pool, cached = state.pool, bool(state.cache.entries)
+        pool, cached = state.pool, len(state.cache.entries)
         if cached:
             entries.add_encoder(plan, state.cache, 0)
         context, used = plan.context_tokens, pool.num_blocks - pool.num_free

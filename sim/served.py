@@ -6,7 +6,6 @@ from typing import Any
 import simpy
 
 from policies.request_state import RequestState
-from workloads.request import Request
 
 NEVER = -1  # a time that has not come
 
@@ -29,10 +28,6 @@ class ServedRequest(RequestState):
     given = NEVER  # when prefill gave the token from which it decodes, the next decode step, tokens in the KV then
     given_step = given_tokens = 0
     segments: Sequence[tuple[int, int, int, int]] = ()  # of those before it: time, step, number of steps, tokens
-
-    def __init__(self, request: Request, arrival: int) -> None:
-        super().__init__(request)
-        self.arrival = arrival
 
 
 def served(requests: Iterable[RequestState]) -> Iterable[ServedRequest]:

@@ -131,7 +131,8 @@ class World:
 
     def send(self, request: Request) -> ServedRequest:
         """A client sends a request now."""
-        served = ServedRequest(request, now(self.env))
+        served = ServedRequest(request)
+        served.arrival = now(self.env)
         self.recorder.arrive(served)
         if self._timeout:
             expired = self.env.timeout(self._timeout)

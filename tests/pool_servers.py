@@ -190,7 +190,7 @@ def _send(
     env: Turns, cluster: Cluster, under_way: Any, asked: Request, served: dict[int, ServedRequest]
 ) -> Generator[Any, None, None]:
     yield env.timeout(asked.arrival)
-    served[asked.id] = ServedRequest(asked, asked.arrival)
+    served[asked.id] = ServedRequest(asked)
     under_way[served[asked.id]] = None
     cluster.deliver(served[asked.id])
 

@@ -189,7 +189,7 @@ def _send(
     env: simpy.Environment, engine: Engine, asked: Request, served: dict[int, ServedRequest]
 ) -> Generator[simpy.Event, None, None]:
     yield env.timeout(asked.arrival)
-    served[asked.id] = ServedRequest(asked, asked.arrival)
+    served[asked.id] = ServedRequest(asked)
     engine.recorder.arrive(served[asked.id])
     engine.deliver(served[asked.id])
 
