@@ -19,8 +19,8 @@ class EncodePlan(IterationPlan):
         super().__init__()
         self.handed: list[RequestState] = []
 
-    def __bool__(self) -> bool:
-        return bool(self.encode or self.handed)
+    def is_empty(self) -> bool:
+        return not (self.encode or self.handed)
 
     @property
     def decodes_only(self) -> bool:
