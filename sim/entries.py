@@ -19,7 +19,7 @@ SHORT = ("count", "start", "total", "num_decodes", "context_tokens")
 ALWAYS = (
     *SHORT,
     *("host", "num_prefill_tokens", "kv_blocks_used", "num_running", "num_waiting"),
-    "num_cached",  # encoder outputs, or those to come: with any, a row of the encoder goes with it
+    "encoder",  # not 0 where a row of the encoder goes with it
 )
 ENCODER = ("encode", "num_items", "encoder_tokens", "encoder_rows_held", "encoder_rows_resident")
 QUANTA = ("first", "slope", "rest")  # of a run: what its first iteration takes past whole ns, its slope and its rest
@@ -74,8 +74,8 @@ class Entries:
             cuts = np.flatnonzero(np.diff(np.cumsum(table[0]) // most_iterations)) + 1
             for start, stop in pairwise([0, *cuts, size]):
                 entry = dict(zip(self.fields, table[:, start:stop], strict=True))
-                if "num_cached" in entry:
-                    entry |= zip(ENCODER, _spread(encoder, ENCODER, entry["num_cached"] > 0), strict=True)
+                if "encoder" in entry:
+                    entry |= zip(ENCODER, _spread(encoder, ENCODER, entry["encoder"] != 0), strict=True)
                 yield Part(entry, _spread(runs, QUANTA, entry["count"] > 1))
 
 

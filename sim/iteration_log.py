@@ -46,13 +46,14 @@ class IterationLog:
             alone = not (plan.encode or plan.prefill)
             rows.page += rows.pack(count, start, total, num_decodes, plan.context_tokens if alone else 0)
             return
-        pool, cached = state.pool, len(state.cache.entries)
+        pool, encode = state.pool, outcome.encode
+        encoder = len(state.cache.entries) or encode  # a batch under way may have lost all who wanted it
         used, active = pool.num_blocks - pool.num_free, len(state.contexts) + len(state.decodes.members)
         tokens, context, waiting = plan.num_prefill_tokens, plan.context_tokens, len(state.waiting)
-        if cached:
-            entries.add_encoder(plan, state.cache, outcome.encode)
+        if encoder:
+            entries.add_encoder(plan, state.cache, encode)
         rows.page += rows.pack(
-            count, start, total, num_decodes, context, outcome.host, tokens, used, active, waiting, cached
+            count, start, total, num_decodes, context, outcome.host, tokens, used, active, waiting, encoder
         )
 
     def add_decodes(self, plan: IterationPlan, outcome: Outcome, state: ServingState, start: int) -> None:
@@ -69,11 +70,13 @@ class IterationLog:
         if not self.keep:
             rows.page += rows.pack(count, start, total, num_decodes, plan.context_tokens)
             return
-        pool, cached = state.pool, len(state.cache.entries)
-        if cached:
+        pool, encoder = state.pool, len(state.cache.entries)
+        if encoder:
             entries.add_encoder(plan, state.cache, 0)
         context, used = plan.context_tokens, pool.num_blocks - pool.num_free
-        rows.page += rows.pack(count, start, total, num_decodes, context, outcome.host, 0, used, num_decodes, 0, cached)
+        rows.page += rows.pack(
+            count, start, total, num_decodes, context, outcome.host, 0, used, num_decodes, 0, encoder
+        )
 
     def decode_log(self) -> tuple[Ints, NDArray[np.int32]]:
         """(end in ns, number of decodes) of every step of the cohort."""
