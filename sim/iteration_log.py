@@ -46,12 +46,11 @@ class IterationLog:
             alone = not (plan.encode or plan.prefill)
             rows.page += rows.pack(count, start, total, num_decodes, plan.context_tokens if alone else 0)
             return
-        pool, encode = state.pool, outcome.encode
-        encoder = len(state.cache.entries) or encode  # a batch under way may have lost all who wanted it
+        pool, encoder = state.pool, len(state.cache.entries)  # among them all that are being encoded
         used, active = pool.num_blocks - pool.num_free, len(state.contexts) + len(state.decodes.members)
         tokens, context, waiting = plan.num_prefill_tokens, plan.context_tokens, len(state.waiting)
         if encoder:
-            entries.add_encoder(plan, state.cache, encode)
+            entries.add_encoder(plan, state.cache, outcome.encode)
         rows.page += rows.pack(
             count, start, total, num_decodes, context, outcome.host, tokens, used, active, waiting, encoder
         )

@@ -49,6 +49,12 @@ class Checking(Engine):
             named_blockers(self.state, self.policy, start)
         return plan
 
+    def _launch(self, plan: IterationPlan, start: int, upcoming: float) -> Outcome:
+        outcome, cache = super()._launch(plan, start, upcoming), self.state.cache
+        rows = cache.held_rows + cache.pending_rows + cache.released_rows
+        assert cache.entries or not (outcome.encode or plan.encode or rows), "the log would lose what the encoder has"
+        return outcome
+
 
 class CheckedEngine(Checking):
     pass
