@@ -24,7 +24,7 @@ RISING = {  # snappy finds nothing in times that never repeat, and differences t
     "column_encoding": {"iteration": "DELTA_BINARY_PACKED"},
 }
 NAMED = FAST | {"use_dictionary": ["engine"]}
-ROWS = 8192  # written at a time: groups of 2,000 take half as long again
+ROWS = 32768  # written at a time: groups of 2,000 take half as long again
 BUFFER = 2**20  # bytes handed to the system at a time: a sixth faster than page by page
 ENGINE = pa.field("engine", pa.dictionary(pa.int16(), pa.string()), nullable=False)
 SCHEMA = pa.schema(
