@@ -49,7 +49,7 @@ class IterationPlan(MaySetBack):
         self.blocked: dict[RequestState, Blocked] = {}  # whom an encoder budget or the cache refused, and why
 
     def is_empty(self) -> bool:
-        """Whether there is nothing to run: what `not plan` says, in a third of the time."""
+        """Whether there is nothing to run: what `not plan` says, in half the time."""
         return self.decode is None and not (self.prefill or self.encode)
 
     def __bool__(self) -> bool:

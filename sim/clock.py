@@ -19,4 +19,4 @@ class Later(simpy.Event):
 
 def now(env: simpy.Environment) -> int:
     """The time in nanoseconds: an integer, since all delays are."""
-    return env._now  # type: ignore[return-value]  # `env.now` is a property, and takes four times as long
+    return env._now  # type: ignore[return-value]  # the property `env.now` takes longer than all the rest
