@@ -7,6 +7,7 @@ import pandas as pd
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from sim.kv_growth import blocks_taken
 from sim.ledger import FULL, Ledger
 from sim.served import NEVER, ServedRequest
 
@@ -114,25 +115,9 @@ class RequestLog:
         return ids
 
     def blocks_taken(self, decode_steps: int, block_size: int) -> Ints:
-        """KV blocks that decodes have taken by the end of each of their steps; and 0, for before the first.
-
-        A request needs one when its tokens fill the last.
-        """
+        """As `sim.kv_growth` has it, of all that have decoded."""
         _, step, count, computed, _, _ = self._segments.array().reshape(-1, SEGMENT).T
-        first = step + -computed % block_size
-        times = np.maximum(0, -(-(step + count - first) // block_size))
-        # a row for each cycle of block_size steps: down a column, a request's crossings are neighbours
-        rows = decode_steps // block_size + 2
-        begun = np.minimum(first // block_size, rows - 1)
-        ended = np.minimum(first // block_size + times, rows - 1)
-        taken = np.zeros(rows * block_size, np.int64)
-        np.add.at(taken, begun * block_size + first % block_size, 1)
-        np.subtract.at(taken, ended * block_size + first % block_size, 1)
-        cycles = taken.reshape(rows, block_size)
-        np.cumsum(cycles, axis=0, out=cycles)
-        np.cumsum(taken, out=taken)
-        taken[decode_steps] = 0
-        return taken[: decode_steps + 1]
+        return blocks_taken(step, count, computed, decode_steps, block_size)
 
     def table(self, handed_over: HandedOver = at_once) -> pd.DataFrame:
         """All rows in the order of request ids. `handed_over` says when clients got what was made at a time (ns)."""
