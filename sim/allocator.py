@@ -8,9 +8,9 @@ blocks that several streams use.
 
 from __future__ import annotations
 
-from bisect import bisect_left, insort
-from collections.abc import Iterator
 from dataclasses import dataclass
+
+from sim.allocator_blocks import Block, BlockPool
 
 MIB = 2**20
 SMALLEST_BLOCK = 512  # bytes; sizes are multiples of it
@@ -47,60 +47,6 @@ def segment_size(size: int) -> int:
 
 def _multiple(number: int, unit: int) -> int:
     return -(-number // unit) * unit
-
-
-class Block:
-    """A piece of a segment; its neighbours are those of the same segment."""
-
-    __slots__ = ("address", "after", "allocated", "before", "pool", "size", "stream")
-
-    def __init__(self, pool: BlockPool, stream: int, address: int, size: int) -> None:
-        self.pool = pool
-        self.stream = stream
-        self.address = address
-        self.size = size
-        self.allocated = False
-        self.before: Block | None = None
-        self.after: Block | None = None
-
-    @property
-    def is_split(self) -> bool:
-        """Whether its segment has other blocks."""
-        return self.before is not None or self.after is not None
-
-    @property
-    def place(self) -> tuple[int, int, int]:
-        """In a pool's order: only blocks of its own stream serve a request, the smallest first, then the lowest."""
-        return self.stream, self.size, self.address
-
-
-class BlockPool:
-    """Free blocks, of small requests or of large ones."""
-
-    def __init__(self, least_remainder: int) -> None:
-        self.least_remainder = least_remainder  # bytes that are worth a block of their own when one is split
-        self._blocks: dict[tuple[int, int, int], Block] = {}
-        self._places: list[tuple[int, int, int]] = []
-
-    def __iter__(self) -> Iterator[Block]:
-        return iter(self._blocks.values())
-
-    def put(self, block: Block) -> None:
-        self._blocks[block.place] = block
-        insort(self._places, block.place)
-
-    def remove(self, block: Block) -> None:
-        del self._blocks[block.place]
-        del self._places[bisect_left(self._places, block.place)]
-
-    def best_fit(self, stream: int, size: int) -> Block | None:
-        """Take out the smallest block that is large enough."""
-        index = bisect_left(self._places, (stream, size, 0))
-        if index == len(self._places) or self._places[index][0] != stream:
-            return None
-        block = self._blocks[self._places[index]]
-        self.remove(block)
-        return block
 
 
 class CachingAllocator:

@@ -7,7 +7,8 @@ from dataclasses import asdict, dataclass, fields
 from typing import Any, Literal, NamedTuple, get_args
 
 from policies.limits import Limits
-from sim.allocator import AllocatorFigures, Block, CachingAllocator
+from sim.allocator import AllocatorFigures, CachingAllocator
+from sim.allocator_blocks import Block
 from sim.memory import MemoryLedger
 from sim.memory_log import EncoderCall, Event, most_rows
 from sim.profiles import Profile
