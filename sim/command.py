@@ -10,23 +10,18 @@ from sim.blur import no_spread
 from sim.ensemble_output import member_folder, remove_ensemble, remove_single
 from sim.files import usable, writing
 from sim.live_output import remove_live_files
-from sim.memory_table import TITLE as MEMORY_TITLE
-from sim.memory_table import memory_table
-from sim.output import REPORT, TIMELINE, remove_plots, write_run
+from sim.output import REPORT, remove_plots, write_run
 from sim.perfetto import Window
 from sim.perfetto_output import write_timeline
-from sim.plotted import one_of
 from sim.printing import printing
 from sim.progress import ProgressBar
-from sim.published_table import published_tables
-from sim.reasons import turned_away, waiting
 from sim.replications import Group, Several, complete
 from sim.result import Run
 from sim.run import simulate_resolved
-from sim.tables import new_console, print_table, say
+from sim.run_report import RunReport, labelled
+from sim.tables import new_console
 from sim.variant_folders import write_variants
 from sim.variants import Variant, expand, folder_names
-from sim.verdicts import verdicts
 from sim.world import Resolved
 from workloads.errors import InputError
 
@@ -98,8 +93,9 @@ class RunCommand:
             self._replicate(time.perf_counter() - start)
         write_variants(self.base, self.folders[: len(self.done)])
         plots = self._write_plots()
+        num_left = len(self.checked) - len(self.done)
         with printing():
-            self._report(plots)
+            RunReport(self.console, self.done, self.folders, self.timelines, plots, num_left).show()
         if self._interrupted:
             return INTERRUPTED
         return 0 if all(run.verdict == "finished" for _, run in self.done) else INCOMPLETE
@@ -110,7 +106,7 @@ class RunCommand:
 
     @property
     def _labelled(self) -> list[tuple[str, Run]]:
-        return [(variant.label or run.name, run) for variant, run in self.done]
+        return labelled(self.done)
 
     def _several(self, variant: Variant, resolved: Resolved) -> Several | None:
         """What to run of a variant; None: itself, once."""
@@ -157,53 +153,6 @@ class RunCommand:
             from sim.plots import write_plots  # with matplotlib, which takes half a second
 
             return write_plots(self._labelled, folder)
-
-    def _report(self, plots: list[Path]) -> None:
-        self._say_once([(label, note) for label, run in self._labelled for note in run.notes])
-        self._say_once([(label, run.load) for label, run in self._labelled if run.load])
-        print_table(self.console, self._labelled)
-        for line in verdicts(self._labelled):
-            say(self.console, line)
-        self._say_once([(label, one_of(run)[2:] + line) for label, run in self._labelled for line in turned_away(run)])
-        self._print_memory()
-        for title, table, below in published_tables(self.done):
-            say(self.console, title)
-            self.console.print(table)
-            for line in below:
-                say(self.console, line)
-        self._say_once([(label, line) for label, run in self._labelled for line in waiting(run)])
-        self._say_where(plots)
-
-    def _print_memory(self) -> None:
-        """Of each variant that asks for it."""
-        tables = [(label, table) for label, run in self._labelled if (table := memory_table(run)) is not None]
-        if tables:
-            say(self.console, MEMORY_TITLE)
-        for label, table in tables:
-            table.columns[0].header = label
-            self.console.print(table)
-
-    def _say_once(self, lines: Sequence[tuple[str, str]]) -> None:
-        """What several variants say alike is said once, with their labels."""
-        labels: dict[str, list[str]] = {}
-        for label, line in lines:
-            labels.setdefault(line, []).append(label)
-        for line, those in labels.items():
-            prefix = "" if len(those) == len(self.done) else f"{', '.join(those)}: "
-            say(self.console, prefix + line)
-
-    def _say_where(self, plots: list[Path]) -> None:
-        if self._interrupted:
-            left = len(self.checked) - len(self.done)
-            rest = f"; {left} more not started" if left else ""
-            say(self.console, f"interrupted: what had finished is marked partial{rest}")
-        for (label, _), folder in zip(self._labelled, self.folders, strict=False):
-            say(self.console, f"{label}: {folder}")
-        for folder, left_out in self.timelines:
-            aside = f" ({'; '.join(left_out)}; --trace-window START:END shows others)" if left_out else ""
-            say(self.console, f"timeline for ui.perfetto.dev: {folder / TIMELINE}{aside}")
-        if plots:
-            say(self.console, f"{len(plots)} plots: {self.base / 'plots'}")
 
 
 def _check_timelines(checked: Sequence[tuple[Variant, Resolved]]) -> None:
