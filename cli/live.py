@@ -8,15 +8,13 @@ from typing import Annotated
 import typer
 
 from cli.failures import failures, needing
-from cli.options import Device, Dtype, NoPlots, Scenarios, Sets, Threads, Trace, TraceWindow
+from cli.options import Device, Dtype, NoPlots, Scenarios, Sets, Threads, Trace, TraceWindow, folder
 
 
 def replay(
     scenarios: Scenarios,
     set_: Sets = [],  # noqa: B006
-    out: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Folder to write; default: runs/NAME.live.", show_default=False)
-    ] = None,
+    out: Annotated[Path | None, folder("runs/NAME.live")] = None,
     no_plots: NoPlots = False,
     device: Device = "cpu",
     model: Annotated[

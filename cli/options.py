@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+
+
+def folder(default: str) -> Any:
+    """The option for a folder to write."""
+    return typer.Option(metavar="DIR", help=f"Folder to write; default: {default}.", show_default=False)
+
 
 Scenarios = Annotated[list[Path], typer.Argument(metavar="SCENARIO", hidden=True)]
 Sets = Annotated[
@@ -18,9 +24,7 @@ Sets = Annotated[
         show_default=False,
     ),
 ]
-Out = Annotated[
-    Path | None, typer.Option(metavar="DIR", help="Folder to write; default: runs/NAME.", show_default=False)
-]
+Out = Annotated[Path | None, folder("runs/NAME")]
 Device = Annotated[str, typer.Option(metavar="cpu|cuda", help="Where to run.")]
 Dtype = Annotated[
     str | None,

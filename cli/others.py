@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from cli.failures import failures
-from cli.options import Jobs
+from cli.options import Jobs, folder
 
 
 def import_(
@@ -22,9 +22,7 @@ def import_(
             show_default=False,
         ),
     ],
-    out: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Folder to write; default: runs/FILE.live.", show_default=False)
-    ] = None,
+    out: Annotated[Path | None, folder("runs/FILE.live")] = None,
 ) -> None:
     """Turn a benchmark of a real server into a measured run, for `tandem compare`.
 
@@ -43,9 +41,7 @@ def import_(
 def export(
     tool: Annotated[str, typer.Argument(metavar="aiperf", help="Whose files to write.")],
     run: Annotated[Path, typer.Argument(metavar="RUN", help="Folder of any run.", show_default=False)],
-    out: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Folder to write; default: RUN/aiperf.", show_default=False)
-    ] = None,
+    out: Annotated[Path | None, folder("RUN/aiperf")] = None,
 ) -> None:
     """Write a run as a benchmark would have measured it: aiperf's CSV and JSONL, with its tags."""
     with failures():

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from cli.failures import failures, needing
-from cli.options import Jobs, NoPlots, Out, Scenarios, Sets, Trace, TraceWindow
+from cli.options import Jobs, NoPlots, Out, Scenarios, Sets, Trace, TraceWindow, folder
 
 
 def run(
@@ -57,9 +57,7 @@ def run(
 
 def sweep(
     file: Annotated[Path, typer.Argument(metavar="SWEEP.yaml", help="What is varied, and how.", show_default=False)],
-    out: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Folder to write; default: runs/NAME.sweep.", show_default=False)
-    ] = None,
+    out: Annotated[Path | None, folder("runs/NAME.sweep")] = None,
     jobs: Jobs = None,
     dask: Annotated[
         str | None,
