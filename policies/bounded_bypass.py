@@ -4,11 +4,11 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
+from policies.budgets import UNBOUNDED
 from policies.builder import PlanBuilder
 from policies.policy import Policy
 from policies.request_state import RequestState
 from policies.sentences import encode_first_come, prefill_in_order
-from policies.serving import UNBOUNDED
 from policies.starting import Starting
 
 Seconds = Annotated[float, Field(ge=0, le=1e9, allow_inf_nan=False)]

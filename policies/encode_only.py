@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from policies.budgets import UNBOUNDED
 from policies.builder import PlanBuilder
+from policies.completed import Completed
 from policies.encoder_cache import EncoderEntry
 from policies.limits import Limits
 from policies.plan import IterationPlan
 from policies.request_state import RequestState
-from policies.serving import UNBOUNDED, Completed, ServingState
+from policies.serving import ServingState
 
 
 class EncodePlan(IterationPlan):

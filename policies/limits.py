@@ -52,6 +52,11 @@ class Limits(BaseModel):
     release: Literal["progressive", "prompt_end", "iteration"] = "progressive"  # when prefill has passed an item, or
     # the prompt; or at the end of every iteration that read it, where an engine keeps no references in between
 
+    @property
+    def references(self) -> bool:
+        """Whether requests hold the outputs that they have yet to read."""
+        return self.release != "iteration"
+
     @model_validator(mode="after")
     def _decodes_fit(self) -> "Limits":
         if self.max_num_batched_tokens < self.max_num_seqs:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar
 
+from policies.completed import Completed
 from policies.decodes import DecodeCohort
 from policies.handover import EncodedPrefillState, EncodedState, PrefillState
 from policies.limits import Limits
@@ -13,7 +14,7 @@ from policies.prefix_decodes import PrefixDecodes
 from policies.prefix_pool import PrefixPool
 from policies.prefixes import Prefixes
 from policies.request_state import RequestState
-from policies.serving import Completed, ServingState
+from policies.serving import ServingState
 from policies.side_stream import SideStreamState
 
 

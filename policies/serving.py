@@ -5,10 +5,10 @@ from __future__ import annotations
 from bisect import insort
 from collections import deque
 from collections.abc import Callable, Sequence
-from functools import partial
-from typing import NamedTuple
 
 from policies.blocks import BlockPool, KVBlockPool
+from policies.budgets import UNBOUNDED, Budgets
+from policies.completed import NOTHING, Completed, completed_of
 from policies.decodes import DecodeCohort
 from policies.encoder_cache import EncoderCache
 from policies.items import (
@@ -27,26 +27,9 @@ from policies.plan import IterationPlan
 from policies.request_state import RequestState
 
 QueueKey = Callable[[RequestState], tuple[int, ...]]  # what the waiting queue is sorted by
-UNBOUNDED = 2**62  # a budget that nothing exhausts
 
 
-class Completed(NamedTuple):
-    """What an iteration, or a run of decode iterations, brought about."""
-
-    emitted: list[RequestState]  # prefill complete: their next token came out of it
-    finished: list[RequestState]
-    failed: Sequence[RequestState]
-
-
-_completed = partial(tuple.__new__, Completed)  # what a NamedTuple does for itself takes twice as long
-NOTHING = Completed([], [], ())  # one more token for every decode, and no more
-
-
-def _number(limit: int | str | None) -> int:
-    return limit if isinstance(limit, int) else UNBOUNDED
-
-
-class ServingState:
+class ServingState(Budgets):
     """The one thing that changes. `begin` and `complete` bracket a launch; arrivals and aborts come between drafts."""
 
     overlaps = False  # whether outputs may be in flight when an iteration is drafted
@@ -55,19 +38,10 @@ class ServingState:
     def __init__(self, limits: Limits, queue_key: QueueKey | None = None) -> None:
         """`limits` as resolved, with a number of KV blocks. Without a key, requests wait in the order of `submit`."""
         assert limits.num_kv_blocks is not None, "resolve the number of KV blocks first"
-        self.limits = limits
+        super().__init__(limits)
         self.queue_key = queue_key
-        self.no_evict = limits.capacity == "no_evict"
-        self.max_num_seqs = limits.max_num_seqs
-        self.max_num_batched_tokens = limits.max_num_batched_tokens
-        self.encoder_max_num_items = _number(limits.encoder_max_num_items)
-        self.encoder_max_num_tokens = _number(limits.encoder_max_num_tokens)
-        self.encoder_cache_rows = _number(limits.encoder_cache_rows)
-        bounded, references = self.encoder_cache_rows < UNBOUNDED, limits.release != "iteration"
-        self.cache = EncoderCache(
-            self.encoder_cache_rows if bounded else None, reuse=limits.encoder_cache_reuse, references=references
-        )
-        self.rows_in_all = self.encoder_cache_rows if references else UNBOUNDED  # of which a draft may take the rest
+        capacity = self.encoder_cache_rows if self.encoder_cache_rows < UNBOUNDED else None
+        self.cache = EncoderCache(capacity, reuse=limits.encoder_cache_reuse, references=limits.references)
         self.waiting: deque[RequestState] = deque()
         self.contexts: dict[RequestState, None] = {}  # active and not decoding, in order of admission
         self.pool = self._new_pool(limits.num_kv_blocks, limits.block_size)
@@ -180,7 +154,7 @@ class ServingState:
         for request in finished:
             give_back(self, request)
         self.num_finished += len(finished)
-        return _completed((emitted, finished, failed))
+        return completed_of((emitted, finished, failed))
 
     def _encoded(self, plan: IterationPlan, failed: Sequence[RequestState]) -> None:
         encoded(self.cache, plan, failed)

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 
+from policies.completed import Completed
 from policies.encoder_cache import EncoderEntry
 from policies.limits import Limits
 from policies.plan import IterationPlan
 from policies.request_state import RequestState
-from policies.serving import Completed, QueueKey, ServingState
+from policies.serving import QueueKey, ServingState
 
 
 class SideStreamState(ServingState):

@@ -5,10 +5,11 @@ from collections.abc import Generator
 import simpy
 
 from policies.builder import PlanBuilder
+from policies.completed import NOTHING
 from policies.plan import IterationPlan
 from policies.policy import FOREVER, Policy
 from policies.prefix_builder import builder_type
-from policies.serving import NOTHING, ServingState
+from policies.serving import ServingState
 from sim.backend import Backend, Outcome
 from sim.clock import Later, now
 from sim.recorder import Recorder

@@ -9,9 +9,10 @@ from typing import Any
 
 import simpy
 
+from policies.completed import Completed
 from policies.encode_only import EncodeBuilder
 from policies.plan import IterationPlan
-from policies.serving import Completed, ServingState
+from policies.serving import ServingState
 from sim.backend import Outcome
 from sim.clock import now
 from sim.engine import Engine

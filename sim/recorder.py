@@ -3,9 +3,10 @@
 from collections.abc import Callable
 from operator import attrgetter
 
+from policies.completed import Completed
 from policies.plan import IterationPlan
 from policies.request_state import RequestState
-from policies.serving import Completed, ServingState
+from policies.serving import ServingState
 from policies.setbacks import Setbacks
 from sim.backend import Outcome
 from sim.decisions import Decisions

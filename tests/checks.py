@@ -8,12 +8,13 @@ from typing import Any
 
 from prefix_checks import Shadow, check_prefixes
 
+from policies.completed import Completed
 from policies.handover import DecodeState, ItemsArrive, PrefillState
 from policies.plan import IterationPlan
 from policies.policy import Policy
 from policies.prefix_state import CachingState
 from policies.request_state import RequestState
-from policies.serving import Completed, ServingState
+from policies.serving import ServingState
 from sim.stalled import blockers
 
 
