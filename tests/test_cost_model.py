@@ -5,7 +5,7 @@ from dataclasses import replace
 from itertools import pairwise
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from sim.cost_model import CostModel
@@ -52,12 +52,15 @@ def listed(run: DecodeRun) -> list[int]:
 
 
 @given(st.integers(1, 2**20), st.integers(0, 2**60), st.integers(0, 2**26 - 1), st.integers(0, 2**60))
+@example(n=5000, first=0, rest=0, slope=1)
 def test_runs_unroll_as_they_add_up(n: int, first: int, rest: int, slope: int) -> None:
     run, total = run_until(2**62, n, first, slope, rest)
     assert run.num_iterations * run.num_iterations * slope <= MOST or run.num_iterations == 1
     some = run._replace(num_iterations=min(run.num_iterations, 300))
     assert unrolled(some).tolist() == listed(some)
-    assert unrolled(run).sum() == total if run.num_iterations < 5000 else total > 0 or not (first or slope)
+    count = run.num_iterations  # of the longest only the sum is looked at: many of a few quanta may be no nanosecond
+    assert total == rest + count * first + count * (count - 1) // 2 * slope >> SHIFT
+    assert count >= 5000 or unrolled(run).sum() == total
 
 
 @given(st.sampled_from(sorted(MODELS)), st.integers(1, 512), st.integers(1, 10_000_000))
